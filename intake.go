@@ -1,0 +1,196 @@
+package aviary
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// Intake takes uploads in. Its Submit is the only way a job comes to be: bytes are staged, counted and hashed, probed, held against the
+// duration guard, committed as a blob, and only then does a row exist. A refusal leaves no row, no blob and no task behind.
+type Intake struct {
+	Store    Store
+	Blobs    Blobs
+	Prober   Prober
+	Waker    Waker
+	Observer Observer
+	Log      *slog.Logger
+	NewID    func() string // a fresh job id, "job_" and a ULID
+
+	Limits IntakeLimits
+}
+
+// IntakeLimits bound what is taken in; zero is no limit.
+type IntakeLimits struct {
+	Duration    time.Duration // of the audio: exactly this long passes
+	UploadBytes int64
+	FreeBytes   int64 // refuse when less than this would be left
+	Queue       QueueLimits
+	MaxAttempts int
+}
+
+// Submit reads body to its end, in constant memory, and queues a job for it. The error's code says why it was refused.
+func (in *Intake) Submit(ctx context.Context, body io.Reader, opts Options) (Job, error) {
+	job, err := in.submit(ctx, body, opts)
+	if err != nil {
+		in.Observer.JobRefused(CodeOf(err))
+		return Job{}, err
+	}
+	in.Observer.JobAccepted(job.Audio, job.Options.Priority)
+	in.Waker.Wake()
+	return job, nil
+}
+
+func (in *Intake) submit(ctx context.Context, body io.Reader, opts Options) (Job, error) {
+	opts, err := opts.normalize()
+	if err != nil {
+		return Job{}, err
+	}
+	if err := in.checkRoom(ctx); err != nil {
+		return Job{}, err
+	}
+	staged, err := in.Blobs.Stage(ctx)
+	if err != nil {
+		return Job{}, err
+	}
+	defer staged.Discard() //nolint:errcheck // after Commit it does nothing; before, the staging area is swept at the next start
+	sum, err := in.receive(ctx, staged, body)
+	if err != nil {
+		return Job{}, err
+	}
+	audio, err := in.probe(ctx, staged)
+	if err != nil {
+		return Job{}, err
+	}
+	audio.Bytes, audio.SHA256 = staged.Size(), sum
+
+	job := Job{ID: in.NewID(), Options: opts, Audio: audio, MaxAttempts: in.Limits.MaxAttempts}
+	job.BlobKey = job.ID
+	if err := staged.Commit(ctx, job.BlobKey); err != nil {
+		return Job{}, err
+	}
+	created, err := in.Store.CreateJob(ctx, job, in.Limits.Queue)
+	if err != nil {
+		return Job{}, in.withdraw(ctx, job, err)
+	}
+	return created, nil
+}
+
+// withdraw removes the blob of a job whose row was refused. A row may exist all the same, when the store's answer to the commit was lost: then
+// the blob stays, since the job will run.
+func (in *Intake) withdraw(ctx context.Context, job Job, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, err := in.Store.Job(ctx, job.ID); CodeOf(err) != CodeNotFound {
+		in.Log.Warn("kept the blob of a job whose creation is in doubt", "job", job.ID, "err", cause)
+		return cause
+	}
+	if err := in.Blobs.Delete(ctx, job.BlobKey); err != nil {
+		return errors.Join(cause, err)
+	}
+	return cause
+}
+
+func (in *Intake) checkRoom(ctx context.Context) error {
+	const op = "intake.room"
+	free, err := in.Blobs.FreeBytes(ctx)
+	if err != nil {
+		return err
+	}
+	if free >= 0 && free < in.Limits.FreeBytes {
+		return &Error{Code: CodeStorageFull, Op: op, Detail: "The server has no room for another upload.",
+			Limit: float64(in.Limits.FreeBytes), Actual: float64(free), Unit: "bytes", Wait: time.Minute}
+	}
+	return nil
+}
+
+// receive copies body into staged and returns its SHA-256 in hex.
+func (in *Intake) receive(ctx context.Context, staged Staged, body io.Reader) (string, error) {
+	const op = "intake.receive"
+	if limit := in.Limits.UploadBytes; limit > 0 {
+		body = io.LimitReader(body, limit+1)
+	}
+	hash := sha256.New()
+	n, err := io.Copy(io.MultiWriter(staged, hash), readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return body.Read(p)
+	}))
+	if err != nil {
+		return "", err
+	}
+	if limit := in.Limits.UploadBytes; limit > 0 && n > limit {
+		return "", &Error{Code: CodeUploadTooLarge, Op: op, Detail: "The upload has more bytes than the server takes.",
+			Limit: float64(limit), Actual: float64(n), Unit: "bytes"}
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// probe fails closed: audio whose duration is unknown, or beyond the guard, is refused here and never reaches a device.
+func (in *Intake) probe(ctx context.Context, staged Staged) (Audio, error) {
+	const op = "intake.probe"
+	audio, err := in.Prober.Probe(ctx, staged, staged.Size())
+	if err != nil {
+		return Audio{}, err
+	}
+	if audio.Duration <= 0 {
+		return Audio{}, Errorf(CodeDurationUnknown, op, "The duration of the audio could not be determined.")
+	}
+	return audio, CheckDuration(op, audio.Duration, in.Limits.Duration)
+}
+
+// CheckDuration is the duration guard: longer than limit is CodeAudioTooLong; a limit of zero lets everything pass.
+func CheckDuration(op string, d, limit time.Duration) error {
+	if limit <= 0 || d <= limit {
+		return nil
+	}
+	e := Errorf(CodeAudioTooLong, op, "The audio lasts %.3f s; at most %.3f s are accepted.", d.Seconds(), limit.Seconds())
+	e.Limit, e.Actual, e.Unit = limit.Seconds(), d.Seconds(), "seconds"
+	e.Hint = "Split the recording, or ask the operator to raise PARAKEET_MAX_FILE_DURATION."
+	return e
+}
+
+// Delete purges a job: transcript and audio go, a tombstone stays.
+func (in *Intake) Delete(ctx context.Context, id string, force bool) error {
+	job, err := in.Store.Expire(ctx, id, force)
+	if err != nil {
+		return err
+	}
+	return in.Blobs.Delete(ctx, job.BlobKey)
+}
+
+// normalize fills defaults and refuses what is out of range.
+func (o Options) normalize() (Options, error) {
+	const op = "options"
+	var err error
+	if o.Priority, err = ParsePriority(string(o.Priority)); err != nil {
+		return o, WrapError(CodeOptionInvalid, op, err, "priority: %v.", err)
+	}
+	if o.Attention != "" {
+		if o.Attention, err = ParseAttentionMode(string(o.Attention)); err != nil {
+			return o, WrapError(CodeOptionInvalid, op, err, "attention: %v.", err)
+		}
+	}
+	const mostLabels, longestLabel, longestName = 32, 256, 1024
+	if len(o.Labels) > mostLabels {
+		return o, Errorf(CodeOptionInvalid, op, "labels: %d are given; at most %d are accepted.", len(o.Labels), mostLabels)
+	}
+	for k, v := range o.Labels {
+		if k == "" || len(k) > longestLabel || len(v) > longestLabel {
+			return o, Errorf(CodeOptionInvalid, op, "labels: keys have 1 to %d bytes and values up to %d.", longestLabel, longestLabel)
+		}
+	}
+	if len(o.Name) > longestName {
+		return o, Errorf(CodeOptionInvalid, op, "name: at most %d bytes are accepted.", longestName)
+	}
+	return o, nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,248 @@
+package aviary_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/aviary-asr/aviary"
+)
+
+// shelf is Blobs in memory.
+type shelf struct {
+	mu     sync.Mutex
+	blobs  map[string][]byte
+	staged int
+	free   int64
+	err    error // of Commit
+}
+
+type book struct {
+	*bytes.Reader
+	shelf *shelf
+	buf   bytes.Buffer
+	ended bool
+}
+
+func (s *shelf) Stage(context.Context) (aviary.Staged, error) {
+	s.staged++
+	return &book{shelf: s}, nil
+}
+func (s *shelf) Open(_ context.Context, key string) (aviary.Blob, error) {
+	b, ok := s.blobs[key]
+	if !ok {
+		return nil, aviary.Errorf(aviary.CodeNotFound, "shelf", "no blob %q", key)
+	}
+	return &book{Reader: bytes.NewReader(b), shelf: s}, nil
+}
+func (s *shelf) Delete(_ context.Context, key string) error { delete(s.blobs, key); return nil }
+func (s *shelf) FreeBytes(context.Context) (int64, error)   { return s.free, nil }
+func (b *book) Write(p []byte) (int, error)                 { return b.buf.Write(p) }
+func (b *book) Close() error                                { return nil }
+func (b *book) Size() int64                                 { return max(int64(b.buf.Len()), b.len()) }
+func (b *book) ReadAt(p []byte, off int64) (int, error) {
+	return bytes.NewReader(b.buf.Bytes()).ReadAt(p, off)
+}
+func (b *book) len() int64 {
+	if b.Reader == nil {
+		return 0
+	}
+	return b.Reader.Size()
+}
+func (b *book) Commit(_ context.Context, key string) error {
+	if b.shelf.err != nil {
+		return b.shelf.err
+	}
+	b.shelf.blobs[key] = b.buf.Bytes()
+	return b.Discard()
+}
+func (b *book) Discard() error {
+	if !b.ended {
+		b.ended = true
+		b.shelf.staged--
+	}
+	return nil
+}
+
+// hearing is a Prober that takes everything for audio of a fixed duration.
+type hearing struct {
+	audio aviary.Audio
+	err   error
+}
+
+func (h hearing) Probe(context.Context, io.ReaderAt, int64) (aviary.Audio, error) {
+	return h.audio, h.err
+}
+func (h hearing) Decode(context.Context, io.ReaderAt, int64, time.Duration) (aviary.PCM, error) {
+	return make(aviary.PCM, 160), h.err
+}
+
+// rows is the part of a Store that Intake uses.
+type rows struct {
+	aviary.Store
+	jobs map[string]aviary.Job
+	err  error
+	lost bool // the row is made, but the answer is lost
+}
+
+func (r *rows) CreateJob(_ context.Context, j aviary.Job, _ aviary.QueueLimits) (aviary.Job, error) {
+	if r.err == nil || r.lost {
+		r.jobs[j.ID] = j
+	}
+	return j, r.err
+}
+func (r *rows) Job(_ context.Context, id string) (aviary.Job, error) {
+	j, ok := r.jobs[id]
+	if !ok {
+		return j, aviary.Errorf(aviary.CodeNotFound, "rows", "no job")
+	}
+	return j, nil
+}
+func (r *rows) Expire(ctx context.Context, id string, _ bool) (aviary.Job, error) {
+	return r.Job(ctx, id)
+}
+
+// witness is an Observer that remembers.
+type witness struct {
+	accepted int
+	refused  []aviary.Code
+	ends     []aviary.AttemptEnd
+	woken    int
+}
+
+func (w *witness) JobAccepted(aviary.Audio, aviary.Priority) { w.accepted++ }
+func (w *witness) JobRefused(c aviary.Code)                  { w.refused = append(w.refused, c) }
+func (w *witness) AttemptStarted(string, time.Duration)      {}
+func (w *witness) AttemptEnded(e aviary.AttemptEnd)          { w.ends = append(w.ends, e) }
+func (w *witness) Wake()                                     { w.woken++ }
+
+func newIntake(h hearing) (*aviary.Intake, *shelf, *rows, *witness) {
+	s, r, w := &shelf{blobs: map[string][]byte{}, free: 1 << 40}, &rows{jobs: map[string]aviary.Job{}}, &witness{}
+	return &aviary.Intake{Store: r, Blobs: s, Prober: h, Waker: w, Observer: w, Log: slog.New(slog.DiscardHandler),
+		NewID:  func() string { return "job_1" },
+		Limits: aviary.IntakeLimits{Duration: time.Hour, UploadBytes: 10, FreeBytes: 100, MaxAttempts: 3}}, s, r, w
+}
+
+func lasting(d time.Duration) hearing {
+	return hearing{audio: aviary.Audio{Container: "wav", Duration: d}}
+}
+
+func TestSubmitAccepts(t *testing.T) {
+	in, blobs, store, w := newIntake(lasting(time.Hour))
+	job, err := in.Submit(t.Context(), strings.NewReader("0123456789"), aviary.Options{Name: "a.wav", Attention: "FULL"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(blobs.blobs[job.BlobKey]) != "0123456789" || blobs.staged != 0 || len(store.jobs) != 1 {
+		t.Errorf("blobs %q, staged %d, rows %d", blobs.blobs, blobs.staged, len(store.jobs))
+	}
+	const sum = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882" // sha256sum of the ten digits
+	if job.Audio.SHA256 != sum || job.Audio.Bytes != 10 {
+		t.Errorf("audio %+v", job.Audio)
+	}
+	if job.Options.Priority != aviary.PriorityInteractive || job.Options.Attention != aviary.AttentionFull {
+		t.Errorf("options %+v", job.Options)
+	}
+	if w.accepted != 1 || w.woken != 1 || len(w.refused) != 0 {
+		t.Errorf("observed %+v", w)
+	}
+}
+
+func TestSubmitRefusesAndLeavesNothing(t *testing.T) {
+	audio := func(code aviary.Code) hearing { return hearing{err: aviary.Errorf(code, "probe", "no")} }
+	tests := []struct {
+		name    string
+		hearing hearing
+		body    io.Reader
+		opts    aviary.Options
+		change  func(*aviary.Intake, *shelf, *rows)
+		want    aviary.Code
+	}{
+		{"one millisecond too long", lasting(time.Hour + time.Millisecond), nil, aviary.Options{}, nil, aviary.CodeAudioTooLong},
+		{"unknown duration", lasting(0), nil, aviary.Options{}, nil, aviary.CodeDurationUnknown},
+		{"unprobeable", audio(aviary.CodeMediaTypeUnsupported), nil, aviary.Options{}, nil, aviary.CodeMediaTypeUnsupported},
+		{"too many bytes", lasting(1), strings.NewReader("0123456789x"), aviary.Options{}, nil, aviary.CodeUploadTooLarge},
+		{"a body that breaks off", lasting(1), iotest.ErrReader(aviary.Errorf(aviary.CodeUploadStalled, "", "")), aviary.Options{}, nil, aviary.CodeUploadStalled},
+		{"attention", lasting(1), nil, aviary.Options{Attention: "most"}, nil, aviary.CodeOptionInvalid},
+		{"priority", lasting(1), nil, aviary.Options{Priority: "high"}, nil, aviary.CodeOptionInvalid},
+		{"an empty label", lasting(1), nil, aviary.Options{Labels: map[string]string{"": "x"}}, nil, aviary.CodeOptionInvalid},
+		{"no room", lasting(1), nil, aviary.Options{}, func(_ *aviary.Intake, s *shelf, _ *rows) { s.free = 99 }, aviary.CodeStorageFull},
+		{"disk full at commit", lasting(1), nil, aviary.Options{},
+			func(_ *aviary.Intake, s *shelf, _ *rows) { s.err = aviary.Errorf(aviary.CodeStorageFull, "", "") }, aviary.CodeStorageFull},
+		{"queue full", lasting(1), nil, aviary.Options{},
+			func(_ *aviary.Intake, _ *shelf, r *rows) { r.err = aviary.Errorf(aviary.CodeQueueFull, "", "") }, aviary.CodeQueueFull},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			in, blobs, store, w := newIntake(tt.hearing)
+			if tt.change != nil {
+				tt.change(in, blobs, store)
+			}
+			if tt.body == nil {
+				tt.body = strings.NewReader("audio")
+			}
+			_, err := in.Submit(t.Context(), tt.body, tt.opts)
+			if aviary.CodeOf(err) != tt.want {
+				t.Fatalf("got %v, want %s", err, tt.want)
+			}
+			if len(blobs.blobs) != 0 || blobs.staged != 0 || len(store.jobs) != 0 || w.woken != 0 || w.accepted != 0 {
+				t.Errorf("left blobs %v, %d staged, rows %v, %+v", blobs.blobs, blobs.staged, store.jobs, w)
+			}
+			if len(w.refused) != 1 || w.refused[0] != tt.want {
+				t.Errorf("observed refusals %v", w.refused)
+			}
+		})
+	}
+}
+
+func TestSubmitKeepsTheBlobWhenTheRowIsInDoubt(t *testing.T) {
+	in, blobs, store, _ := newIntake(lasting(time.Second))
+	store.err, store.lost = errors.New("connection reset"), true
+	if _, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{}); err == nil {
+		t.Fatal("no error")
+	}
+	if len(blobs.blobs) != 1 {
+		t.Error("the blob is gone, but the row exists: the job would fail")
+	}
+}
+
+func TestSubmitStopsWhenTheClientGoesAway(t *testing.T) {
+	in, blobs, _, _ := newIntake(lasting(time.Second))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := in.Submit(ctx, strings.NewReader("x"), aviary.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if blobs.staged != 0 || len(blobs.blobs) != 0 {
+		t.Error("something is left")
+	}
+}
+
+func TestDurationGuardAtItsBoundary(t *testing.T) {
+	for d, pass := range map[time.Duration]bool{time.Hour: true, time.Hour + time.Millisecond: false, time.Hour + 1: false, time.Second: true} {
+		if err := aviary.CheckDuration("test", d, time.Hour); (err == nil) != pass {
+			t.Errorf("%v: %v", d, err)
+		}
+		if err := aviary.CheckDuration("test", d, 0); err != nil {
+			t.Errorf("%v without a guard: %v", d, err)
+		}
+	}
+}
+
+func TestDeletePurgesTheBlob(t *testing.T) {
+	in, blobs, _, _ := newIntake(lasting(time.Second))
+	job, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Delete(t.Context(), job.ID, false); err != nil || len(blobs.blobs) != 0 {
+		t.Errorf("%v, %d blobs left", err, len(blobs.blobs))
+	}
+}

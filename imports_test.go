@@ -30,6 +30,7 @@ var mayImport = []struct {
 	{"models", nil, "models are files"},
 	{"gpu/cuda", []string{"asr/ml"}, "a backend knows operations, not models"},
 	{"gpu", []string{"", "asr", "asr/ml"}, "devices run engines"},
+	{"asr/parakeet/parakeettest", []string{"asr/ml", "asr/checkpoint", "asr/checkpoint/checkpointtest", "asr/parakeet"}, "it makes models for tests"},
 	{"asr/parakeet", []string{"asr/ml", "asr/checkpoint"}, "the model knows operations and weights, not backends"},
 	{"asr/ml/cpu", []string{"asr/ml"}, "a backend knows operations, not models"},
 	{"asr/ml/mltest", []string{"asr/ml"}, "the suite knows operations, not models"},
@@ -62,6 +63,7 @@ var doors = []struct {
 	{"go.yaml.in/yaml", []string{"asr/checkpoint", "tools"}},
 	{"golang.org/x/sys", []string{"store", "probe", "queue", "cmd", "gpu/cuda", "asr/ml/cpu"}},
 	{"golang.org/x/sync", []string{"api", "cmd", "queue", "store", "asr/ml/cpu"}},
+	{"go.uber.org/goleak", []string{"store/storetest"}},
 	{"unsafe", []string{"gpu/cuda", "asr/ml/cpu"}},
 	{"C", []string{"gpu/cuda"}},
 }

@@ -1,0 +1,33 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aviary-asr/aviary"
+)
+
+// Parsers say what is wrong with a file by these; report adds the operation.
+
+func broken(format string, args ...any) error {
+	return aviary.Errorf(aviary.CodeAudioBroken, "", format, args...)
+}
+
+func unsupported(format string, args ...any) error {
+	e := aviary.Errorf(aviary.CodeMediaTypeUnsupported, "", format, args...)
+	e.Hint = "Send WAV or FLAC. Most other recordings can be converted: ffmpeg -i INPUT -ac 1 -ar 16000 OUTPUT.flac"
+	return e
+}
+
+// report names the operation in an error. What is not about the file (the reader's failures, a canceled context) stays what it is.
+func report(op string, err error) error {
+	var e *aviary.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		e.Op = op
+		return err
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}

@@ -138,11 +138,15 @@ func (a *attempt) beat(ctx context.Context, stop context.CancelCauseFunc) {
 // settle records the end of the attempt. cause says why the run was stopped from outside, if it was; a result that came first wins.
 func (a *attempt) settle(ctx context.Context, t Transcript, err, cause error) {
 	end := AttemptEnd{Device: a.device.Name(), Audio: a.job.Audio.Duration, Took: time.Since(a.began)}
-	switch {
-	case err == nil:
+	if err == nil {
 		end.Outcome, end.Model = OutcomeSucceeded, t.Engine.Model
 		end.Attention, end.RTFx = t.Engine.Attention.Mode, t.Usage.RTFx
 		err = a.persist(ctx, func(ctx context.Context) error { return a.Store.FinishAttempt(ctx, a.ref, t) })
+		cause = nil // the work is done; what is left is an error of the store, or none
+	}
+	switch {
+	case err == nil, errors.Is(err, ErrStale):
+	case end.Outcome == OutcomeSucceeded && transient(err): // the store stayed away
 	case errors.Is(cause, ErrStale):
 		err = ErrStale
 	case errors.Is(cause, errCanceled):
@@ -183,7 +187,7 @@ func (a *attempt) persist(ctx context.Context, write func(context.Context) error
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(persistDraining, giveUp) })()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
 		err := write(trying)
-		if err == nil || errors.Is(err, ErrStale) || CodeOf(err) == CodeNotFound {
+		if err == nil || errors.Is(err, ErrStale) || !transient(err) {
 			return err
 		}
 		a.log.Warn("the store refused the attempt's end; trying again", "err", err, "pause", pause)
@@ -193,6 +197,12 @@ func (a *attempt) persist(ctx context.Context, write func(context.Context) error
 		case <-time.After(pause):
 		}
 	}
+}
+
+// transient says whether the store may take the same write later.
+func transient(err error) bool {
+	code := CodeOf(err)
+	return code == CodeInternal || code == CodeStorageFull
 }
 
 // retries lists the codes after which another attempt may do better. Everything else is about the file or its options and fails at once.

@@ -116,6 +116,8 @@ func TestRunEndsAnAttempt(t *testing.T) {
 		{"success", &ledger{}, says("hi"), []string{"finished"}, "", false},
 		{"success after the store was away", &ledger{writeErrs: []error{store, store, nil}}, says("hi"), []string{"finished"}, "", false},
 		{"a stale result is dropped", &ledger{writeErrs: []error{aviary.ErrStale}}, says("hi"), nil, "", false},
+		{"a result that cannot be stored fails the attempt", &ledger{writeErrs: []error{aviary.Errorf(aviary.CodeEngineFailed, "store", "no JSON"), nil}}, says("hi"),
+			[]string{"failed"}, aviary.CodeEngineFailed, true},
 		{"a bad file fails at once", &ledger{}, fails(aviary.Errorf(aviary.CodeAudioBroken, "probe", "bad")), []string{"failed"}, aviary.CodeAudioBroken, false},
 		{"an unknown error is tried again and shows nothing", &ledger{}, fails(errors.New("secret")), []string{"failed"}, aviary.CodeInternal, true},
 		{"a panic is the engine's failure", &ledger{}, func(context.Context, func(time.Duration)) (aviary.Transcript, error) { panic("boom") },

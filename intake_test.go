@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -17,7 +16,6 @@ import (
 
 // shelf is Blobs in memory.
 type shelf struct {
-	mu     sync.Mutex
 	blobs  map[string][]byte
 	staged int
 	free   int64

@@ -1,0 +1,226 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/aviary-asr/aviary"
+)
+
+// $1 id, $2 priority, $3 max attempts, $4 created at, $5 to $7 name, attention mode and labels, $8 to $14 audio, $15 blob key -> the job.
+const insertJobSQL = `
+INSERT INTO jobs (id, state, priority, max_attempts, created_at, name, attention_mode, labels,
+	container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key)
+VALUES ($1, 'queued', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+RETURNING ` + jobColumns
+
+// CreateJob implements aviary.Store.
+func (s *sqlStore) CreateJob(ctx context.Context, job aviary.Job, limits aviary.QueueLimits) (aviary.Job, error) {
+	const op = "store.create_job"
+	priority, err := aviary.ParsePriority(string(job.Options.Priority))
+	if err != nil {
+		return aviary.Job{}, aviary.WrapError(aviary.CodeOptionInvalid, op, err, "priority: %v.", err)
+	}
+	if job.MaxAttempts <= 0 {
+		job.MaxAttempts = aviary.DefaultMaxAttempts
+	}
+	var labels any // NULL where there are none
+	if len(job.Options.Labels) > 0 {
+		if labels, err = toJSON(job.Options.Labels); err != nil {
+			return aviary.Job{}, s.fail(op, err)
+		}
+	}
+	var created aviary.Job
+	err = s.update(ctx, op, func(tx *txn, now time.Time) error {
+		if err := checkLimits(ctx, tx, op, job.Audio.Duration, limits); err != nil {
+			return err
+		}
+		var err error
+		a := job.Audio
+		created, err = scanJob(tx.QueryRowContext(ctx, insertJobSQL, job.ID, string(priority), job.MaxAttempts, stamp(now),
+			job.Options.Name, string(job.Options.Attention), labels,
+			a.Container, a.Codec, a.SampleRate, a.Channels, micros(a.Duration), a.Bytes, a.SHA256, job.BlobKey))
+		return err
+	})
+	if err != nil {
+		return aviary.Job{}, err
+	}
+	return created, nil
+}
+
+const waitingSQL = `SELECT sum(jobs), sum(audio_us) FROM counters WHERE state = 'queued'`
+
+// checkLimits refuses a job that would make the queue longer than limits allow.
+func checkLimits(ctx context.Context, tx *txn, op string, audio time.Duration, limits aviary.QueueLimits) error {
+	if limits == (aviary.QueueLimits{}) {
+		return nil
+	}
+	var waiting aviary.Amount
+	row := tx.QueryRowContext(ctx, waitingSQL)
+	if err := row.Scan(&waiting.Jobs, fromMicros{&waiting.Audio}); err != nil {
+		return err
+	}
+	full := func(limit, actual float64, unit string) error {
+		return &aviary.Error{Code: aviary.CodeQueueFull, Op: op, Detail: "The queue takes no more for now.",
+			Limit: limit, Actual: actual, Unit: unit}
+	}
+	if limits.Jobs > 0 && waiting.Jobs+1 > limits.Jobs {
+		return full(float64(limits.Jobs), float64(waiting.Jobs+1), "jobs")
+	}
+	if limits.Audio > 0 && waiting.Audio > limits.Audio-audio { // not the sum, which could overflow
+		return full(limits.Audio.Seconds(), waiting.Audio.Seconds()+audio.Seconds(), "seconds")
+	}
+	return nil
+}
+
+const jobSQL = `SELECT ` + jobColumns + ` FROM jobs WHERE id = $1`
+
+// Job implements aviary.Store. A deleted job is returned as its tombstone.
+func (s *sqlStore) Job(ctx context.Context, id string) (aviary.Job, error) {
+	const op = "store.job"
+	job, err := jobIn(ctx, s.read, op, id)
+	return job, s.fail(op, err)
+}
+
+func jobIn(ctx context.Context, q querier, op, id string) (aviary.Job, error) {
+	job, err := scanJob(q.QueryRowContext(ctx, jobSQL, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return aviary.Job{}, notFound(op, id)
+	}
+	return job, err
+}
+
+// $1 id, $2 now, $3 problem -> the job.
+const cancelQueuedSQL = `
+UPDATE jobs SET state = 'canceled', finished_at = $2, problem = $3, dispatched_at = NULL, not_before = NULL, version = version + 1
+WHERE id = $1 AND state = 'queued'
+RETURNING ` + jobColumns
+
+// $1 id -> the job.
+const requestCancelSQL = `
+UPDATE jobs SET cancel_requested = 1, version = version + 1
+WHERE id = $1 AND state = 'running' AND cancel_requested = 0
+RETURNING ` + jobColumns
+
+// Cancel implements aviary.Store. Its problem says canceled; tickets that are out for the job come to nothing.
+func (s *sqlStore) Cancel(ctx context.Context, id string) (aviary.Job, error) {
+	const op = "store.cancel"
+	var job aviary.Job
+	err := s.update(ctx, op, func(tx *txn, now time.Time) error {
+		var err error
+		job, err = scanJob(tx.QueryRowContext(ctx, cancelQueuedSQL, id, stamp(now), problemColumn(canceled)))
+		if errors.Is(err, sql.ErrNoRows) {
+			job, err = scanJob(tx.QueryRowContext(ctx, requestCancelSQL, id))
+		}
+		if errors.Is(err, sql.ErrNoRows) {
+			job, err = jobIn(ctx, tx, op, id)
+		}
+		return err
+	})
+	return job, err
+}
+
+// canceled is the problem of a job that a user stopped.
+var canceled = aviary.ProblemOf(&aviary.Error{Code: aviary.CodeCanceled})
+
+// $1 id -> the job, as if new but for its counts.
+const retrySQL = `
+UPDATE jobs SET state = 'queued', max_attempts = max_attempts + 1, problem = NULL, finished_at = NULL, started_at = NULL,
+	worker = '', device = '', progress_us = 0, version = version + 1
+WHERE id = $1 AND state IN ('failed', 'canceled')
+RETURNING ` + jobColumns
+
+// Retry implements aviary.Store. A deleted job gives CodeJobExpired: its audio is gone. The job keeps its time of creation and so its
+// place in the queue.
+func (s *sqlStore) Retry(ctx context.Context, id string) (aviary.Job, error) {
+	const op = "store.retry"
+	var job aviary.Job
+	err := s.update(ctx, op, func(tx *txn, _ time.Time) error {
+		var err error
+		job, err = scanJob(tx.QueryRowContext(ctx, retrySQL, id))
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		switch as, err := jobIn(ctx, tx, op, id); {
+		case err != nil:
+			return err
+		case as.State == aviary.StateExpired:
+			return aviary.Errorf(aviary.CodeJobExpired, op, "The job has been deleted; its audio is gone.")
+		default:
+			return aviary.Errorf(aviary.CodeStateConflict, op, "The job is %s; only a failed or canceled job can be retried.", as.State)
+		}
+	})
+	if err != nil {
+		return aviary.Job{}, err
+	}
+	return job, nil
+}
+
+// $1 id, $2 the state and $3 the attempt that were seen, $4 now.
+const expireSQL = `
+UPDATE jobs SET state = 'expired', finished_at = coalesce(finished_at, $4), phase = '', lease_until = NULL, cancel_requested = 0,
+	dispatched_at = NULL, not_before = NULL, version = version + 1
+WHERE id = $1 AND state = $2 AND attempt = $3`
+
+// $1 id.
+const purgeSQL = `DELETE FROM transcripts WHERE job_id = $1`
+
+// Expire implements aviary.Store. Expiring once more changes nothing and returns the tombstone, so that whoever deletes blobs can come back
+// after a crash.
+func (s *sqlStore) Expire(ctx context.Context, id string, force bool) (aviary.Job, error) {
+	const op = "store.expire"
+	var was aviary.Job
+	err := s.update(ctx, op, func(tx *txn, now time.Time) error {
+		var err error
+		if was, err = jobIn(ctx, tx, op, id); err != nil {
+			return err
+		}
+		if was.State == aviary.StateExpired {
+			return nil
+		}
+		if !was.State.Final() && !force {
+			return aviary.Errorf(aviary.CodeJobActive, op, "The job is %s; cancel it first, or delete it by force.", was.State)
+		}
+		ok, err := changed(ctx, tx, expireSQL, id, string(was.State), was.Attempt, stamp(now))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return aviary.ErrStale
+		}
+		if was.State == aviary.StateRunning { // the state alone fences off the attempt: no write about it passes any more
+			if err := endAttempt(ctx, tx, aviary.AttemptRef{JobID: id, Attempt: was.Attempt}, now, aviary.OutcomeCanceled, nil); err != nil {
+				return err
+			}
+		}
+		_, err = tx.ExecContext(ctx, purgeSQL, id)
+		return err
+	})
+	if err != nil {
+		return aviary.Job{}, err
+	}
+	return was, nil
+}
+
+const transcriptSQL = `SELECT j.state, t.body FROM jobs j LEFT JOIN transcripts t ON t.job_id = j.id WHERE j.id = $1`
+
+// Transcript implements aviary.Store.
+func (s *sqlStore) Transcript(ctx context.Context, jobID string) (aviary.Transcript, error) {
+	const op = "store.transcript"
+	var state aviary.State
+	var t *aviary.Transcript
+	err := s.read.QueryRowContext(ctx, transcriptSQL, jobID).Scan(&state, fromJSON{&t})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return aviary.Transcript{}, notFound(op, jobID)
+	case err != nil:
+		return aviary.Transcript{}, s.fail(op, err)
+	case t != nil:
+		return *t, nil
+	case state == aviary.StateExpired:
+		return aviary.Transcript{}, aviary.Errorf(aviary.CodeJobExpired, op, "The job has been deleted.")
+	}
+	return aviary.Transcript{}, aviary.Errorf(aviary.CodeTranscriptNotReady, op, "The job is %s; it has no transcript.", state)
+}

@@ -1,0 +1,216 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aviary-asr/aviary"
+)
+
+// RunBlobs holds a blob store to all that it promises. open makes an empty one.
+func RunBlobs(t *testing.T, open func(t testing.TB) aviary.Blobs) {
+	for name, test := range map[string]func(t *testing.T, b aviary.Blobs){
+		"a blob comes back":      testBlobRoundTrip,
+		"nothing before commit":  testBlobInvisible,
+		"reading while staged":   testBlobStagedReads,
+		"discard leaves nothing": testBlobDiscard,
+		"a key is taken once":    testBlobTaken,
+		"delete":                 testBlobDelete,
+		"names":                  testBlobNames,
+		"many at once":           testBlobsAtOnce,
+		"room":                   testBlobRoom,
+		"an ended context":       testBlobEndedContext,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
+}
+
+// stage writes body into a new staged blob, in several writes.
+func stage(t testing.TB, b aviary.Blobs, body []byte) aviary.Staged {
+	t.Helper()
+	staged := got(b.Stage(t.Context()))(t)
+	for chunk := 1; len(body) > 0; chunk *= 7 {
+		n := got(staged.Write(body[:min(chunk, len(body))]))(t)
+		body = body[n:]
+	}
+	return staged
+}
+
+func commit(t testing.TB, b aviary.Blobs, key string, body []byte) {
+	t.Helper()
+	staged := stage(t, b, body)
+	if err := errors.Join(staged.Commit(t.Context(), key), staged.Discard()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read is the whole of a committed blob.
+func read(t testing.TB, b aviary.Blobs, key string) []byte {
+	t.Helper()
+	blob := got(b.Open(t.Context(), key))(t)
+	body := got(io.ReadAll(io.NewSectionReader(blob, 0, blob.Size())))(t)
+	if err := blob.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func absent(t testing.TB, b aviary.Blobs, key string) {
+	t.Helper()
+	_, err := b.Open(t.Context(), key)
+	same(t, "opening "+key, kind(err), string(aviary.CodeNotFound))
+}
+
+func testBlobRoundTrip(t *testing.T, b aviary.Blobs) {
+	for n, body := range [][]byte{{}, {0}, bytes.Repeat([]byte("0123456789"), 100_000)} {
+		key := fmt.Sprint("job_", n)
+		commit(t, b, key, body)
+		if !bytes.Equal(read(t, b, key), body) {
+			t.Errorf("a blob of %d bytes came back changed", len(body))
+		}
+	}
+	blob := got(b.Open(t.Context(), "job_2"))(t)
+	defer blob.Close() //nolint:errcheck // read only
+	part := make([]byte, 4)
+	n, err := blob.ReadAt(part, 999_998)
+	if n != 2 || !errors.Is(err, io.EOF) || string(part[:n]) != "89" {
+		t.Errorf("reading across the end: %d, %v, %q", n, err, part[:n])
+	}
+}
+
+func testBlobInvisible(t *testing.T, b aviary.Blobs) {
+	staged := stage(t, b, []byte("audio"))
+	absent(t, b, "job_1")
+	if err := staged.Commit(t.Context(), "job_1"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "blob", string(read(t, b, "job_1")), "audio")
+	if err := staged.Discard(); err != nil {
+		t.Errorf("discard after commit: %v", err)
+	}
+	same(t, "blob after a discard", string(read(t, b, "job_1")), "audio")
+	if err := staged.Commit(t.Context(), "job_2"); err == nil {
+		t.Error("an upload was committed twice")
+	}
+	absent(t, b, "job_2")
+}
+
+func testBlobStagedReads(t *testing.T, b aviary.Blobs) {
+	staged := stage(t, b, []byte("0123456789"))
+	defer staged.Discard() //nolint:errcheck // the test is over
+	same(t, "size", staged.Size(), int64(10))
+	part := make([]byte, 3)
+	got(staged.ReadAt(part, 4))(t)
+	same(t, "a part", string(part), "456")
+	got(staged.Write([]byte("ab")))(t)
+	same(t, "size", staged.Size(), int64(12))
+	got(staged.ReadAt(part, 9))(t)
+	same(t, "what was written after a read", string(part), "9ab")
+}
+
+func testBlobDiscard(t *testing.T, b aviary.Blobs) {
+	staged := stage(t, b, []byte("audio"))
+	for range 2 {
+		if err := staged.Discard(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := staged.Commit(t.Context(), "job_1"); err == nil {
+		t.Error("what was discarded could be committed")
+	}
+	absent(t, b, "job_1")
+}
+
+func testBlobTaken(t *testing.T, b aviary.Blobs) {
+	commit(t, b, "job_1", []byte("first"))
+	staged := stage(t, b, []byte("second"))
+	same(t, "the second commit", kind(staged.Commit(t.Context(), "job_1")), string(aviary.CodeStateConflict))
+	same(t, "blob", string(read(t, b, "job_1")), "first")
+	if err := staged.Commit(t.Context(), "job_2"); err != nil { // the refusal was about the name
+		t.Fatal(err)
+	}
+	same(t, "blob of another name", string(read(t, b, "job_2")), "second")
+}
+
+func testBlobDelete(t *testing.T, b aviary.Blobs) {
+	commit(t, b, "job_1", []byte("audio"))
+	commit(t, b, "job_2", []byte("other"))
+	for range 2 { // a missing one is no error
+		if err := b.Delete(t.Context(), "job_1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	absent(t, b, "job_1")
+	same(t, "another blob", string(read(t, b, "job_2")), "other")
+}
+
+func testBlobNames(t *testing.T, b aviary.Blobs) {
+	for _, key := range []string{"job_01JD2J3K4M5N6P7Q8R9SATBVCW", "a", "A-b_c.9", strings.Repeat("k", 128)} {
+		commit(t, b, key, []byte(key))
+		same(t, "blob", string(read(t, b, key)), key)
+	}
+	for _, key := range []string{"", ".", "..", "../job_1", "a/b", "a\\b", "/etc/passwd", ".hidden", "a b", "a\x00b", "ä", "c:", strings.Repeat("k", 129)} {
+		staged := stage(t, b, []byte("audio"))
+		errs := map[string]error{"commit": staged.Commit(t.Context(), key), "open": second(b.Open(t.Context(), key)), "delete": b.Delete(t.Context(), key)}
+		for what, err := range errs {
+			same(t, fmt.Sprintf("%s of %q", what, key), kind(err), string(aviary.CodeMalformedRequest))
+		}
+		if err := staged.Discard(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func testBlobsAtOnce(t *testing.T, b aviary.Blobs) {
+	var wg sync.WaitGroup
+	for n := range 16 {
+		wg.Go(func() {
+			body := bytes.Repeat([]byte{byte(n)}, 10_000)
+			staged, err := b.Stage(t.Context())
+			if err == nil {
+				_, err = staged.Write(body)
+			}
+			if err == nil {
+				err = staged.Commit(t.Context(), fmt.Sprint("job_", n))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for n := range 16 {
+		if !bytes.Equal(read(t, b, fmt.Sprint("job_", n)), bytes.Repeat([]byte{byte(n)}, 10_000)) {
+			t.Errorf("blob %d came back changed", n)
+		}
+	}
+}
+
+func testBlobRoom(t *testing.T, b aviary.Blobs) {
+	if free := got(b.FreeBytes(t.Context()))(t); free == 0 {
+		t.Error("there is no room, or the store cannot say that it does not know")
+	}
+}
+
+func testBlobEndedContext(t *testing.T, b aviary.Blobs) {
+	commit(t, b, "job_1", []byte("audio"))
+	staged := stage(t, b, []byte("audio"))
+	defer staged.Discard() //nolint:errcheck // the test is over
+	ctx := ended(t)
+	for what, err := range map[string]error{
+		"stage": second(b.Stage(ctx)), "commit": staged.Commit(ctx, "job_2"), "open": second(b.Open(ctx, "job_1")),
+		"delete": b.Delete(ctx, "job_1"), "room": second(b.FreeBytes(ctx)),
+	} {
+		same(t, what, kind(err), string(aviary.CodeCanceled))
+	}
+	absent(t, b, "job_2")
+	same(t, "blob", string(read(t, b, "job_1")), "audio")
+}

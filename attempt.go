@@ -138,39 +138,43 @@ func (a *attempt) beat(ctx context.Context, stop context.CancelCauseFunc) {
 // settle records the end of the attempt. cause says why the run was stopped from outside, if it was; a result that came first wins.
 func (a *attempt) settle(ctx context.Context, t Transcript, err, cause error) {
 	end := AttemptEnd{Device: a.device.Name(), Audio: a.job.Audio.Duration, Took: time.Since(a.began)}
-	if err == nil {
-		end.Outcome, end.Model = OutcomeSucceeded, t.Engine.Model
-		end.Attention, end.RTFx = t.Engine.Attention.Mode, t.Usage.RTFx
-		err = a.persist(ctx, func(ctx context.Context) error { return a.Store.FinishAttempt(ctx, a.ref, t) })
-		cause = nil // the work is done; what is left is an error of the store, or none
-	}
-	switch {
-	case err == nil, errors.Is(err, ErrStale):
-	case end.Outcome == OutcomeSucceeded && transient(err): // the store stayed away
-	case errors.Is(cause, ErrStale):
-		err = ErrStale
-	case errors.Is(cause, errCanceled):
-		end.Outcome = OutcomeCanceled
-		err = a.persist(ctx, func(ctx context.Context) error { return a.Store.CancelAttempt(ctx, a.ref) })
-	case cause != nil:
-		end.Outcome = OutcomeReleased
-		err = a.persist(ctx, func(ctx context.Context) error { return a.Store.ReleaseAttempt(ctx, a.ref) })
-	default:
-		f := a.failure(err)
-		end.Outcome, end.Code = OutcomeFailed, f.Problem.Code
-		if f.Retry {
-			end.Outcome = OutcomeRetried
-		}
-		a.log.Warn("attempt failed", "code", f.Problem.Code, "retry", f.Retry, "err", err)
-		err = a.persist(ctx, func(ctx context.Context) error { return a.Store.FailAttempt(ctx, a.ref, f) })
-	}
-	if err != nil {
+	if err := a.record(ctx, &end, t, err, cause); err != nil {
 		// The lease runs out and the sweeper gives the job to another worker: nothing is lost.
 		a.log.Warn("the attempt's end was not recorded", "outcome", end.Outcome, "err", err)
 		end.Outcome = OutcomeLost
 	}
 	a.Observer.AttemptEnded(end)
 	a.log.Info("attempt ended", "outcome", end.Outcome, "took_s", end.Took.Seconds(), "rtfx", end.RTFx)
+}
+
+// record writes how the attempt ended, and describes it in end.
+func (a *attempt) record(ctx context.Context, end *AttemptEnd, t Transcript, err, cause error) error {
+	if err == nil {
+		end.Outcome, end.Model = OutcomeSucceeded, t.Engine.Model
+		end.Attention, end.RTFx = t.Engine.Attention.Mode, t.Usage.RTFx
+		err = a.persist(ctx, func(ctx context.Context) error { return a.Store.FinishAttempt(ctx, a.ref, t) })
+		if err == nil || errors.Is(err, ErrStale) || transient(err) {
+			return err
+		}
+		cause = nil // the transcript itself was refused: that is a failure, whatever else happened
+	}
+	switch {
+	case errors.Is(cause, ErrStale):
+		return ErrStale
+	case errors.Is(cause, errCanceled):
+		end.Outcome = OutcomeCanceled
+		return a.persist(ctx, func(ctx context.Context) error { return a.Store.CancelAttempt(ctx, a.ref) })
+	case cause != nil:
+		end.Outcome = OutcomeReleased
+		return a.persist(ctx, func(ctx context.Context) error { return a.Store.ReleaseAttempt(ctx, a.ref) })
+	}
+	f := a.failure(err)
+	end.Outcome, end.Code = OutcomeFailed, f.Problem.Code
+	if f.Retry {
+		end.Outcome = OutcomeRetried
+	}
+	a.log.Warn("attempt failed", "code", f.Problem.Code, "retry", f.Retry, "err", err)
+	return a.persist(ctx, func(ctx context.Context) error { return a.Store.FailAttempt(ctx, a.ref, f) })
 }
 
 // Times of persist. The second bounds a drain.

@@ -90,7 +90,7 @@ func (d *Device) Transcribe(ctx context.Context, pcm aviary.PCM, mode aviary.Att
 	case <-d.quit:
 		return aviary.Transcript{}, ErrClosed
 	}
-	// The engine honours ctx by itself; returning before it does would let its caller start another job on a busy device.
+	// The engine honors ctx by itself; returning before it does would let its caller start another job on a busy device.
 	a := <-done
 	return a.t, a.err
 }

@@ -137,7 +137,7 @@ func TestDiskFullIsTold(t *testing.T) {
 	if err != nil {
 		t.Skip("this system has no device that is always full")
 	}
-	defer full.Close() //nolint:errcheck // nothing was written
+	defer full.Close()
 	s := &stagedFile{files: files{t.TempDir()}, file: full}
 	if _, err := s.Write([]byte("audio")); aviary.CodeOf(err) != aviary.CodeStorageFull {
 		t.Errorf("a write to a full device: %v", err)

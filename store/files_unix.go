@@ -15,7 +15,7 @@ func freeBytes(folder string) (int64, error) {
 	if err := unix.Statfs(folder, &st); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", folder, err)
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // other systems have other types
 }
 
 // syncFolder makes the names in a folder durable.

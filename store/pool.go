@@ -22,7 +22,7 @@ type pool struct {
 func newPool(ctx context.Context, db *sql.DB, statements ...string) (*pool, error) {
 	p := &pool{DB: db, prepared: map[string]*sql.Stmt{}}
 	for _, query := range statements {
-		stmt, err := db.PrepareContext(ctx, query)
+		stmt, err := db.PrepareContext(ctx, query) //nolint:sqlclosecheck // kept, and ended by the end of db
 		if err != nil {
 			return nil, fmt.Errorf("prepare %s: %w", query, err)
 		}
@@ -40,7 +40,7 @@ func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *
 
 func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt := p.prepared[query]; stmt != nil {
-		return stmt.QueryContext(ctx, args...) //nolint:sqlclosecheck // closed by the caller
+		return stmt.QueryContext(ctx, args...)
 	}
 	return p.DB.QueryContext(ctx, query, args...)
 }
@@ -61,7 +61,7 @@ type txn struct {
 
 func (t *txn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if stmt := t.pool.prepared[query]; stmt != nil {
-		return t.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+		return t.StmtContext(ctx, stmt).QueryRowContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 	}
 	return t.Tx.QueryRowContext(ctx, query, args...)
 }
@@ -76,7 +76,7 @@ func (t *txn) QueryContext(ctx context.Context, query string, args ...any) (*sql
 // ExecContext shadows that of sql.Tx.
 func (t *txn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if stmt := t.pool.prepared[query]; stmt != nil {
-		return t.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+		return t.StmtContext(ctx, stmt).ExecContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 	}
 	return t.Tx.ExecContext(ctx, query, args...)
 }

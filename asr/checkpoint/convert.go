@@ -60,10 +60,10 @@ func halfToFloat32(h uint16) float32 {
 	sign := uint32(h>>15) << 31
 	exp := uint32(h >> 10 & 0x1f)
 	frac := uint32(h & 0x3ff)
-	switch {
-	case exp == 0x1f: // infinity or NaN
+	switch exp {
+	case 0x1f: // infinity or NaN
 		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
-	case exp == 0: // zero or subnormal: frac units of 2^-24
+	case 0: // zero or subnormal: frac units of 2^-24
 		f := float32(frac) * 0x1p-24
 		return math.Float32frombits(sign | math.Float32bits(f))
 	}

@@ -258,7 +258,7 @@ func TestReservedCodes(t *testing.T) {
 		header := []byte{0xFF, 0xF8, 6 << 4, 0, 0, 2} // 3 samples
 		w := &bitWriter{b: append(header, byte(slowCRC(header, 8, 0x07)))}
 		body(w)
-		b := append(w.b, byte(slowCRC(w.b, 16, 0x8005)>>8), byte(slowCRC(w.b, 16, 0x8005)))
+		b := append(bytes.Clone(w.b), byte(slowCRC(w.b, 16, 0x8005)>>8), byte(slowCRC(w.b, 16, 0x8005)))
 		if _, err := NewDecoder(bytes.NewReader(b), info).Next(); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -331,7 +331,7 @@ func TestStreamInfo(t *testing.T) {
 
 func TestChecksums(t *testing.T) {
 	t.Parallel()
-	check := []byte("123456789") // the usual test of checksums; both are in the CRC RevEng catalogue as CRC-8/SMBUS and CRC-16/UMTS
+	check := []byte("123456789") // the usual test of checksums; both are in the CRC RevEng list as CRC-8/SMBUS and CRC-16/UMTS
 	if crc8(check) != 0xF4 || crc16(0, check) != 0xFEE8 {
 		t.Errorf("crc8 %02x, crc16 %04x", crc8(check), crc16(0, check))
 	}
@@ -347,7 +347,7 @@ func TestChecksums(t *testing.T) {
 func TestMemory(t *testing.T) {
 	info := StreamInfo{Rate: 8000, Channels: 1, Bits: 16}
 	header := []byte{0xFF, 0xF8, 7 << 4, 0, 0, 0xFF, 0xFE}
-	frame := append(header, byte(slowCRC(header, 8, 0x07)), 0, 1, 2)
+	frame := append(bytes.Clone(header), byte(slowCRC(header, 8, 0x07)), 0, 1, 2)
 	frame = append(frame, byte(slowCRC(frame, 16, 0x8005)>>8), byte(slowCRC(frame, 16, 0x8005)))
 	stream := bytes.Repeat(frame, 10000) // 22 h in 130 kB
 	for name, most := range map[string]uint64{"Skip": 80 << 10, "Next": 700 << 10} {

@@ -11,7 +11,7 @@ const halverReach = 2*halfTaps - 1
 // but the middle one, which is 1/2.
 type halver struct {
 	taps [halfTaps]float32 // at the odd distances 1, 3, ..., on both sides
-	buf  []float32         // the last inputs; buf[0] is halverReach before the next output's centre
+	buf  []float32         // the last inputs; buf[0] is halverReach before the next output's center
 	next int               // index in buf of the next output's first sample
 	n    int64             // inputs so far
 }

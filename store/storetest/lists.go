@@ -128,7 +128,7 @@ func testListLabels(t *testing.T, f *fixture) {
 			"a label and states":    {aviary.JobQuery{Labels: map[string]string{"color": "red"}, States: []aviary.State{"canceled", "failed"}}, red[1:2]},
 			"a label and a time":    {aviary.JobQuery{Labels: map[string]string{"color": "red"}, CreatedAfter: f.job(red[2]).CreatedAt}, red[3:]},
 			"a value nobody has":    {aviary.JobQuery{Labels: map[string]string{"color": "re"}}, nil},
-			"a label nobody has":    {aviary.JobQuery{Labels: map[string]string{"colour": "red"}}, nil},
+			"a label nobody has":    {aviary.JobQuery{Labels: map[string]string{"mood": "red"}}, nil},
 			"one that two have not": {aviary.JobQuery{Labels: map[string]string{"n": "1", "color": "red"}}, nil},
 		} {
 			c.q.Limit, c.q.Ascending = limit, true

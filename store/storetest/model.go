@@ -455,7 +455,7 @@ func (m *Model) FailAttempt(_ context.Context, ref aviary.AttemptRef, f aviary.F
 		case f.Retry && j.CancelRequested:
 			j.end(aviary.OutcomeCanceled, now, f.Problem)
 			j.finish(aviary.StateCanceled, now, problemCanceled)
-		case f.Retry && !(f.Charge && j.Fails >= j.MaxAttempts):
+		case f.Retry && (!f.Charge || j.Fails < j.MaxAttempts):
 			var notBefore time.Time
 			if f.Delay > 0 {
 				notBefore = now.Add(f.Delay)

@@ -101,7 +101,11 @@ func (a *attempt) work(ctx context.Context) (t Transcript, err error) {
 }
 
 func (a *attempt) decode(ctx context.Context) (PCM, error) {
+	const op = "attempt.decode"
 	blob, err := a.Blobs.Open(ctx, a.job.BlobKey)
+	if CodeOf(err) == CodeNotFound { // a client would take it for the job
+		return nil, WrapError(CodeInternal, op, err, "The audio of this job is no longer stored.")
+	}
 	if err != nil {
 		return nil, err
 	}

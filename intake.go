@@ -102,7 +102,7 @@ func (in *Intake) checkRoom(ctx context.Context) error {
 		return err
 	}
 	if free >= 0 && free < in.Limits.FreeBytes {
-		return &Error{Code: CodeStorageFull, Op: op, Detail: "The server has no room for another upload.",
+		return &Error{Code: CodeStorageFull, Op: op, Detail: "The disk of the uploads is nearly full: the server keeps the limit free for the jobs that it has.",
 			Limit: float64(in.Limits.FreeBytes), Actual: float64(free), Unit: "bytes", Wait: time.Minute}
 	}
 	return nil

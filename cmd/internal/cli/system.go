@@ -1,0 +1,357 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/aviary-asr/aviary"
+	"github.com/aviary-asr/aviary/api"
+	"github.com/aviary-asr/aviary/gpu"
+	"github.com/aviary-asr/aviary/probe"
+	"github.com/aviary-asr/aviary/queue"
+	"github.com/aviary-asr/aviary/store"
+)
+
+// Role says which parts of the system a process runs.
+type Role string
+
+// The roles. Every role dispatches and sweeps: several at once are harmless, none at all would strand jobs.
+const (
+	RoleAll    Role = "all"
+	RoleAPI    Role = "api"
+	RoleWorker Role = "worker"
+)
+
+func parseRole(s string) (Role, error) {
+	switch r := Role(s); r {
+	case RoleAll, RoleAPI, RoleWorker:
+		return r, nil
+	}
+	return "", fmt.Errorf("role %q is none of all, api, worker", s)
+}
+
+// Times of a worker's life, see DECISIONS.md.
+const (
+	lease     = 30 * time.Second
+	heartbeat = 2 * time.Second // carries progress and hears of a cancel, so that it is shorter than the lease needs
+	// freeBytes is kept free on the disk of the uploads: refusing early beats a full disk under running jobs.
+	freeBytes = 256 << 20
+)
+
+// System is one process of Aviary: the parts that its role needs, wired. It runs in tests as it does in production.
+type System struct {
+	log      *slog.Logger
+	settings Settings
+	role     Role
+
+	store      aviary.Store
+	blobs      aviary.Blobs
+	conn       *queue.Conn
+	dispatcher *queue.Dispatcher
+	sweeper    *queue.Sweeper
+	worker     *queue.Worker
+	devices    []*gpu.Device
+	metrics    *api.Metrics
+	server     *api.Server
+
+	api, observe *listener
+	lock         *os.File
+
+	background sync.WaitGroup
+	stopWork   context.CancelFunc
+	stopOnce   sync.Once
+	stopped    error      // of Stop
+	failed     chan error // a listener died
+}
+
+// Start brings a process up: when it returns, the API answers and the worker takes jobs. What it opened it closes again when it fails.
+func Start(ctx context.Context, role Role, settings Settings, backends []Backend, log *slog.Logger) (_ *System, err error) {
+	if err := settings.Validate(); err != nil {
+		return nil, err
+	}
+	if role != RoleAll && settings.RedisURL == "" {
+		return nil, usageError(fmt.Errorf("--role %s needs a Redis that it shares with the other roles: set AVIARY_REDIS_URL", role))
+	}
+	s := &System{log: log, settings: settings, role: role, failed: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if err := s.openData(ctx); err != nil {
+		return nil, err
+	}
+	s.metrics = api.NewMetrics(api.MetricsConfig{Store: s.store, Blobs: s.blobs, Version: version(), Log: log})
+	if err := s.openQueue(ctx); err != nil {
+		return nil, err
+	}
+	if role != RoleAPI {
+		if err := s.openWorker(ctx, backends); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.openAPI(); err != nil {
+		return nil, err
+	}
+	return s, s.run() //nolint:contextcheck // what runs outlives Start, until Stop
+}
+
+// openData opens store and blobs. A process that runs everything owns its data directory alone; the other roles share theirs.
+func (s *System) openData(ctx context.Context) error {
+	dir := s.settings.DataDir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	var err error
+	if s.lock, err = lockFile(filepath.Join(dir, "lock"), s.role == RoleAll); err != nil {
+		return fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	url := s.settings.DatabaseURL
+	if url == "" {
+		url = "sqlite:" + filepath.Join(dir, "aviary.db")
+	}
+	if s.store, err = store.Open(ctx, url, store.Options{}); err != nil {
+		return fmt.Errorf("AVIARY_DATABASE_URL: %w", err)
+	}
+	url = s.settings.BlobURL
+	if url == "" {
+		url = "file:" + filepath.Join(dir, "blobs")
+	}
+	if s.blobs, err = store.OpenBlobs(ctx, url); err != nil {
+		return fmt.Errorf("AVIARY_BLOB_URL: %w", err)
+	}
+	return nil
+}
+
+func (s *System) openQueue(ctx context.Context) error {
+	var err error
+	if s.settings.RedisURL == "" {
+		s.conn = queue.Embedded(s.log)
+	} else if s.conn, err = queue.Dial(ctx, s.settings.RedisURL, s.log); err != nil {
+		return fmt.Errorf("AVIARY_REDIS_URL: %w", err)
+	}
+	cfg := s.queueConfig()
+	if s.dispatcher, err = queue.NewDispatcher(s.conn, s.store, cfg, s.log); err != nil {
+		return err
+	}
+	if s.sweeper, err = queue.NewSweeper(s.conn, s.store, s.dispatcher, cfg, s.log); err != nil {
+		return err
+	}
+	s.sweeper.Report = func(did queue.Swept) {
+		s.metrics.JobsLost(did.Lost)
+		s.metrics.Reenqueued(did.Returned)
+	}
+	return nil
+}
+
+func (s *System) queueConfig() queue.Config {
+	cfg := queue.DefaultConfig()
+	cfg.Drain = s.settings.DrainTimeout
+	return cfg
+}
+
+func (s *System) prober() *probe.Prober {
+	return probe.New(probe.Config{MaxDuration: s.settings.MaxDuration})
+}
+
+func (s *System) openWorker(ctx context.Context, backends []Backend) error {
+	var err error
+	if s.devices, err = openDevices(ctx, s.settings, backends, s.log); err != nil {
+		return err
+	}
+	runner := &aviary.Runner{
+		Store: s.store, Blobs: s.blobs, Prober: s.prober(), Observer: s.metrics, Log: s.log,
+		Worker: workerName(), Lease: lease, Beat: heartbeat, MaxDuration: s.settings.MaxDuration,
+	}
+	devices := make([]aviary.Device, len(s.devices))
+	for i, d := range s.devices {
+		devices[i] = d
+	}
+	s.worker, err = queue.NewWorker(s.conn, runner, devices, s.dispatcher, s.queueConfig(), s.log)
+	return err
+}
+
+// workerName is unique among all processes that share a store, also after a restart with the same process id.
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), ulid.Make().String()[20:])
+}
+
+// openAPI opens the listeners: the API where the role has one, and the metrics always.
+func (s *System) openAPI() error {
+	var err error
+	intake := &aviary.Intake{
+		Store: s.store, Blobs: s.blobs, Prober: s.prober(), Waker: s.dispatcher, Observer: s.metrics, Log: s.log,
+		NewID: func() string { return "job_" + ulid.Make().String() },
+		Limits: aviary.IntakeLimits{
+			Duration: s.settings.MaxDuration, UploadBytes: s.settings.MaxUploadBytes, FreeBytes: freeBytes,
+			Queue: aviary.QueueLimits{Jobs: s.settings.MaxQueueJobs, Audio: s.settings.MaxQueueAudio}, MaxAttempts: aviary.DefaultMaxAttempts,
+		},
+	}
+	s.server, err = api.New(api.Config{Intake: intake, Store: s.store, Metrics: s.metrics, Log: s.log, Version: version(), Ready: s.ready})
+	if err != nil {
+		return err
+	}
+	if s.role != RoleWorker {
+		if s.api, err = listen(s.settings.Listen, s.server, s.log); err != nil {
+			return fmt.Errorf("AVIARY_LISTEN: %w", err)
+		}
+	}
+	if s.settings.MetricsListen != "" {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", s.metrics)
+		for _, path := range []string{"/livez", "/readyz", "/startupz", "/health"} { // a worker has no other port
+			mux.Handle("GET "+path, s.server)
+		}
+		if s.observe, err = listen(s.settings.MetricsListen, mux, s.log); err != nil {
+			return fmt.Errorf("AVIARY_METRICS_LISTEN: %w", err)
+		}
+	}
+	return nil
+}
+
+// ready says whether a request can be served: the store answers. Redis may be away: jobs are accepted all the same.
+func (s *System) ready(ctx context.Context) error {
+	_, err := s.store.Backlog(ctx)
+	if err != nil {
+		s.log.Error("the store does not answer", "err", err)
+		return errors.New("the store does not answer")
+	}
+	return nil
+}
+
+// run starts everything that was opened.
+func (s *System) run() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stopWork = cancel
+	s.background.Go(func() { s.dispatcher.Run(ctx) })
+	s.background.Go(func() { s.sweeper.Run(ctx) })
+	if s.worker != nil {
+		if err := s.worker.Start(); err != nil {
+			return err
+		}
+	}
+	for _, l := range []*listener{s.api, s.observe} {
+		if l != nil {
+			l.serve(s.failed)
+		}
+	}
+	if s.api != nil {
+		s.log.Info("the API listens", "url", s.URL())
+	}
+	return nil
+}
+
+// URL is where the API answers.
+func (s *System) URL() string { return "http://" + s.api.Addr().String() }
+
+// MetricsURL is where Prometheus scrapes.
+func (s *System) MetricsURL() string { return "http://" + s.observe.Addr().String() + "/metrics" }
+
+// Failed yields the error of a listener that died.
+func (s *System) Failed() <-chan error { return s.failed }
+
+// Stop ends the process's work and loses nothing: new uploads are refused, running jobs go on until the drain timeout and are then given
+// back to the queue, while the API goes on answering; then uploads under way are finished, and queue and store closed. When ctx ends it hurries. A second call waits for
+// the first and returns what that did.
+func (s *System) Stop(ctx context.Context) error {
+	s.stopOnce.Do(func() { s.stopped = s.stop(ctx) })
+	return s.stopped
+}
+
+func (s *System) stop(ctx context.Context) error {
+	s.server.Drain()
+	var errs []error
+	if s.worker != nil {
+		errs = append(errs, s.worker.Stop(ctx))
+	}
+	for _, l := range []*listener{s.api, s.observe} {
+		if l != nil {
+			l.shutdown(ctx)
+		}
+	}
+	errs = append(errs, s.close())
+	s.log.Info("stopped")
+	return errors.Join(errs...)
+}
+
+// close closes what is open, in the reverse order of opening.
+func (s *System) close() error {
+	var errs []error
+	for _, l := range []*listener{s.api, s.observe} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	if s.stopWork != nil {
+		s.stopWork()
+		s.background.Wait()
+	}
+	for _, d := range s.devices {
+		errs = append(errs, d.Close())
+	}
+	if s.conn != nil {
+		errs = append(errs, s.conn.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// listener is an HTTP server on its socket.
+type listener struct {
+	net.Listener
+	server *http.Server
+}
+
+// listen opens the socket at once, so that a taken port is an error of Start.
+func listen(address string, h http.Handler, log *slog.Logger) (*listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{l, api.NewHTTPServer(h, log)}, nil
+}
+
+func (l *listener) serve(failed chan<- error) {
+	go func() {
+		if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	}()
+}
+
+// shutdown lets requests under way finish, at most until ctx ends.
+func (l *listener) shutdown(ctx context.Context) {
+	if err := l.server.Shutdown(ctx); err != nil {
+		_ = l.server.Close() // it hurries; what is cut off was not acknowledged
+	}
+}
+
+// Close ends the listener at once; after a shutdown it does nothing.
+func (l *listener) Close() error {
+	if err := l.server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	if err := l.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}

@@ -43,7 +43,7 @@ func serve(t *testing.T, dir string, flags ...string) (*exec.Cmd, *api.Client) {
 	for lines.Scan() {
 		var line struct{ Msg, URL string }
 		if err := json.Unmarshal(lines.Bytes(), &line); err == nil && line.Msg == "the API listens" {
-			go io.Copy(io.Discard, log) //nolint:errcheck // it ends with the process
+			go io.Copy(io.Discard, log)
 			client, err := api.NewClient(api.ClientConfig{Server: line.URL})
 			if err != nil {
 				t.Fatal(err)

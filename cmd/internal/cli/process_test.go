@@ -59,7 +59,7 @@ func serve(t *testing.T, dir string, flags ...string) (*exec.Cmd, *api.Client) {
 func TestSIGTERMInTheMiddleOfAJob(t *testing.T) {
 	dir := t.TempDir()
 	process, client := serve(t, dir, "--drain-timeout", "0")
-	long := submit(t, client, "long", sample(t, "six-speakers-6min-8k.flac"))
+	long := submit(t, client, "long", minute(t))
 	waitFor(t, client, long.ID, func(j api.Job) bool { return j.Status != aviary.StateQueued })
 	if err := process.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

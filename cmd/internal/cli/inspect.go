@@ -130,13 +130,7 @@ func (a *app) transcriptCommand() *cobra.Command {
 		Short: "Print the transcript of a job",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.json {
-				format = "json"
-			}
-			if err := checkFormats([]string{format}); err != nil {
-				return err
-			}
-			client, err := a.client()
+			client, err := a.transcriptClient(&format)
 			if err != nil {
 				return err
 			}

@@ -95,13 +95,7 @@ func (a *app) transcribeCommand() *cobra.Command {
 		Example: "  aviary transcribe talk.flac\n  aviary transcribe --format srt talk.flac > talk.srt",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.json {
-				format = "json"
-			}
-			if err := checkFormats([]string{format}); err != nil {
-				return err
-			}
-			client, err := a.client()
+			client, err := a.transcriptClient(&format)
 			if err != nil {
 				return err
 			}
@@ -225,6 +219,17 @@ func jobFailure(j api.Job) error {
 		return &exitError{exitJobFailed, &aviary.Error{Code: j.Error.Code, Detail: j.Error.Detail, Hint: j.Error.Hint}}
 	}
 	return &exitError{exitJobFailed, fmt.Errorf("job %s is %s", j.ID, j.Status)}
+}
+
+// transcriptClient is the client for a command that prints transcripts. --json overrides --format.
+func (a *app) transcriptClient(format *string) (*api.Client, error) {
+	if a.json {
+		*format = "json"
+	}
+	if err := checkFormats([]string{*format}); err != nil {
+		return nil, err
+	}
+	return a.client()
 }
 
 // formats of transcripts and the extensions of their files.

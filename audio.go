@@ -24,7 +24,8 @@ type Audio struct {
 	Channels   int           `json:"channels"`
 	Duration   time.Duration `json:"-"`
 	Bytes      int64         `json:"bytes"`
-	SHA256     string        `json:"sha256,omitempty"` // of the upload, hex
+	SHA256     string        `json:"sha256,omitempty"`   // of the upload, hex
+	Warnings   []string      `json:"warnings,omitempty"` // what a user should know about the recording, as sentences
 }
 
 // Seconds converts a floating-point number of seconds to a duration. It reports false for a value that is not finite, negative, or too

@@ -15,7 +15,14 @@ func broken(format string, args ...any) error {
 
 func unsupported(format string, args ...any) error {
 	e := aviary.Errorf(aviary.CodeMediaTypeUnsupported, "", format, args...)
-	e.Hint = "Send WAV or FLAC. Most other recordings can be converted: ffmpeg -i INPUT -ac 1 -ar 16000 OUTPUT.flac"
+	e.Hint = "Send WAV, FLAC, MP3, Ogg or M4A. Most other recordings can be converted: ffmpeg -i INPUT -ac 1 -ar 16000 OUTPUT.flac"
+	return e
+}
+
+// needsFFmpeg refuses what only ffmpeg decodes, on a server that has none.
+func needsFFmpeg(what string) error {
+	e := aviary.Errorf(aviary.CodeMediaTypeUnsupported, "", "The file holds %s, which this server cannot decode: ffmpeg is not installed.", what)
+	e.Hint = "Send FLAC or WAV: ffmpeg -i INPUT -ac 1 -ar 16000 OUTPUT.flac. The operator can install ffmpeg, or name it with AVIARY_FFMPEG."
 	return e
 }
 

@@ -42,7 +42,6 @@ type flacFile struct {
 	meta     about
 	ready    int // frames of the decoder's block that read has not given yet, its last ones
 	block    int // frames in that block
-	sum      [blockFrames]int64
 }
 
 func openFLAC(_ context.Context, s *source) (track, error) {
@@ -129,7 +128,9 @@ func (f *flacFile) count(ctx context.Context, most int64) (int64, error) {
 	return total, nil
 }
 
-func (f *flacFile) read(ctx context.Context, dst []float32) (n, bad int, err error) {
+func (f *flacFile) close() {}
+
+func (f *flacFile) read(ctx context.Context, dst []float32) (n int, err error) {
 	if f.decoder == nil {
 		f.decoder = f.frames()
 	}
@@ -138,28 +139,24 @@ func (f *flacFile) read(ctx context.Context, dst []float32) (n, bad int, err err
 			if err = f.ended(ctx, f.decoder.Offset(), err); err == nil {
 				err = io.EOF
 			}
-			return 0, 0, err
+			return 0, err
 		}
 		f.ready = f.block
 	}
-	n = min(f.ready, len(dst), len(f.sum))
-	f.mix(dst[:n], f.block-f.ready)
+	n = min(f.ready, len(dst)/f.info.Channels)
+	interleaveFLAC(dst[:n*f.info.Channels], f.decoder, f.info, f.block-f.ready)
 	f.ready -= n
-	return n, 0, nil
+	return n, nil
 }
 
-// mix puts the mean of all channels into dst, from the given frame of the decoder's block on.
-func (f *flacFile) mix(dst []float32, from int) {
-	scale := 1 / math.Ldexp(float64(f.info.Channels), f.info.Bits-1)
-	sum := f.sum[:len(dst)]
-	copy(sum, f.decoder.Samples(0)[from:])
-	for c := 1; c < f.info.Channels; c++ {
-		for i, v := range f.decoder.Samples(c)[from : from+len(dst)] {
-			sum[i] += v
+// interleaveFLAC fills dst with the samples of the decoder's block, from a frame on.
+func interleaveFLAC(dst []float32, d *flac.Decoder, info flac.StreamInfo, from int) {
+	scale := math.Ldexp(1, 1-info.Bits)
+	for c := range info.Channels {
+		samples := d.Samples(c)[from:]
+		for i, at := 0, c; at < len(dst); i, at = i+1, at+info.Channels {
+			dst[at] = float32(float64(samples[i]) * scale)
 		}
-	}
-	for i, v := range sum {
-		dst[i] = float32(min(max(float64(v)*scale, -maxSample), maxSample)) // hostile streams predict anything
 	}
 }
 

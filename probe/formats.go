@@ -20,26 +20,6 @@ type format struct {
 	open  func(ctx context.Context, s *source) (track, error)
 }
 
-// track is the audio of an opened file. It can be counted at any time, and decoded once.
-type track interface {
-	about() about
-	// count says how many sample frames are there. It may stop when there are more than most.
-	count(ctx context.Context, most int64) (int64, error)
-	// read decodes the next frames into dst, mixed to mono, and says how many samples of all channels were not finite. It gives at least one
-	// frame or an error, which is io.EOF at the end.
-	read(ctx context.Context, dst []float32) (n, bad int, err error)
-}
-
-// about is what a header tells.
-type about struct {
-	container, codec string
-	rate, channels   int   // within the limits below
-	claimed          int64 // sample frames by the header; unknown if it does not say
-	held             int64 // sample frames that are there, where that follows without reading them; otherwise unknown
-}
-
-const unknown = -1
-
 // Limits of what is taken for audio. Beyond them lies no recording of speech, but a good deal of nonsense.
 const (
 	minRate     = resample.MinRate // Hz
@@ -59,7 +39,7 @@ func checkLimits(rate, channels int64) error {
 }
 
 // open tells what the bytes are and parses their header.
-func open(ctx context.Context, r io.ReaderAt, size int64) (track, error) {
+func (p *Prober) open(ctx context.Context, r io.ReaderAt, size int64) (track, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -67,6 +47,7 @@ func open(ctx context.Context, r io.ReaderAt, size int64) (track, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.ffmpeg = p.cfg.FFmpeg
 	if s.size == 0 {
 		return nil, broken("The file is empty.")
 	}

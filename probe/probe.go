@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/aviary-asr/aviary"
-	"github.com/aviary-asr/aviary/probe/resample"
+	"github.com/aviary-asr/aviary/probe/ffmpeg"
 )
 
 // Config configures a Prober.
@@ -32,6 +32,8 @@ type Config struct {
 	// MaxDuration is the guard's limit, and bounds what Probe does: a file that is longer is reported with a duration beyond MaxDuration, not
 	// necessarily with all of its own, since counting stops there. Zero counts everything. Probe does not refuse by it: the caller does.
 	MaxDuration time.Duration
+	// FFmpeg decodes the formats that are not decoded here; nil: they are refused.
+	FFmpeg *ffmpeg.Command
 }
 
 // Prober implements aviary.Prober. It has no state: all methods may be called at the same time.
@@ -48,28 +50,56 @@ func New(cfg Config) *Prober { return &Prober{cfg} }
 // a pad byte as audio.
 const slack = 50 * time.Millisecond
 
-// Probe says what the file is and how long, see aviary.Prober.
-func (p *Prober) Probe(ctx context.Context, r io.ReaderAt, size int64) (aviary.Audio, error) {
+// Report is what Inspect found.
+type Report struct {
+	aviary.Audio               // Duration is that of what is there
+	Claimed      time.Duration // by the header; meaningless unless HasClaim
+	HasClaim     bool
+}
+
+// Inspect says what the file is, how long, and how long its header claims it is. The report is filled as far as it went also when the file
+// is refused.
+func (p *Prober) Inspect(ctx context.Context, r io.ReaderAt, size int64) (Report, error) {
 	const op = "probe"
-	t, err := open(ctx, r, size)
+	t, err := p.open(ctx, r, size)
 	if err != nil {
-		return aviary.Audio{}, report(op, err)
+		return Report{}, report(op, err)
 	}
+	defer t.close()
 	a := t.about()
-	audio := aviary.Audio{Container: a.container, Codec: a.codec, SampleRate: a.rate, Channels: a.channels, Bytes: size}
+	rep := Report{Audio: a.audio(size)}
+	if a.claimed != unknown {
+		rep.Claimed, rep.HasClaim = durationOf(a.claimed, a.rate), true
+	}
 	most := framesWithin(p.cfg.MaxDuration, a.rate)
 	if a.held == unknown && a.claimed > most { // too long by its own account: no need to count
-		audio.Duration = durationOf(a.claimed, a.rate)
-		return audio, nil
+		rep.Duration = rep.Claimed
+		return rep, nil
 	}
 	held, err := t.count(ctx, most)
 	if err != nil {
-		return aviary.Audio{}, report(op, err)
+		return rep, report(op, err)
 	}
-	if audio.Duration, err = a.duration(held, p.cfg.MaxDuration); err != nil {
-		return aviary.Audio{}, report(op, err)
+	rep.Duration = durationOf(held, a.rate)
+	d, err := a.duration(held, p.cfg.MaxDuration)
+	if err != nil {
+		return rep, report(op, err)
 	}
-	return audio, nil
+	rep.Duration = d
+	return rep, nil
+}
+
+// Probe says what the file is and how long.
+func (p *Prober) Probe(ctx context.Context, r io.ReaderAt, size int64) (aviary.Audio, error) {
+	rep, err := p.Inspect(ctx, r, size)
+	if err != nil {
+		return aviary.Audio{}, err
+	}
+	return rep.Audio, nil
+}
+
+func (a about) audio(size int64) aviary.Audio {
+	return aviary.Audio{Container: a.container, Codec: a.codec, SampleRate: a.rate, Channels: a.channels, Bytes: size, Warnings: a.warnings}
 }
 
 // duration weighs what is there against what the header claims. Beyond limit (zero: none) what is there decides alone.
@@ -83,79 +113,16 @@ func (a about) duration(held int64, limit time.Duration) (time.Duration, error) 
 	case a.claimed == unknown:
 		return d, nil
 	}
-	claim := durationOf(a.claimed, a.rate)
+	claim, slack := durationOf(a.claimed, a.rate), slack+durationOf(a.loose, a.rate)
 	switch {
 	case claim-d > slack:
 		return 0, broken("The header claims %.3f s of audio, but the file holds %.3f s: it is cut off.", claim.Seconds(), d.Seconds())
 	case d-claim > slack:
 		return 0, broken("The header claims %.3f s of audio, but the file holds %.3f s.", claim.Seconds(), d.Seconds())
+	case a.loose > 0: // the claim may hold padding that is no audio
+		return d, nil
 	}
 	return max(d, claim), nil
-}
-
-// Decode gives the file's audio as mono PCM at 16 kHz, see aviary.Prober. n samples per channel become ceil(n x 16,000 / rate).
-func (p *Prober) Decode(ctx context.Context, r io.ReaderAt, size int64, limit time.Duration) (aviary.PCM, error) {
-	const op = "decode"
-	t, err := open(ctx, r, size)
-	if err != nil {
-		return nil, report(op, err)
-	}
-	a := t.about()
-	account := a.held
-	if account == unknown {
-		account = a.claimed
-	}
-	if err := aviary.CheckDuration(op, durationOf(account, a.rate), limit); err != nil {
-		return nil, err
-	}
-	most := framesWithin(limit, a.rate)
-	expected, err := a.foresee(ctx, t, size, most)
-	if err != nil {
-		return nil, report(op, err)
-	}
-	if expected > most {
-		return nil, tooLong(op, durationOf(expected, a.rate), limit)
-	}
-	d, err := newDecoding(a.rate, expected)
-	if err != nil {
-		return nil, report(op, err)
-	}
-	if err := d.run(ctx, t, most); err != nil {
-		return nil, report(op, err)
-	}
-	if d.frames > most {
-		return nil, tooLong(op, durationOf(d.frames, a.rate), limit)
-	}
-	if _, err := a.duration(d.frames, limit); err != nil {
-		return nil, report(op, err)
-	}
-	if all := d.frames * int64(a.channels); d.bad > all/2 {
-		return nil, report(op, broken("%d of %d samples are not numbers.", d.bad, all))
-	}
-	return d.pcm, nil
-}
-
-// Counting ahead takes some 10 ms for each megabyte. It saves decoding small files that hold more than they say, and it makes room for
-// the result at once. A large file that says how long it is, and has the bytes for it, is taken at its word until its end shows.
-const (
-	countAheadBytes  = 4 << 20
-	likelyCompaction = 16 // samples of the result for each byte of the file; speech in FLAC has 1 to 2
-)
-
-// foresee says how many frames will be decoded, and refuses what need not be decoded to be refused.
-func (a about) foresee(ctx context.Context, t track, size, most int64) (int64, error) {
-	held := a.held
-	if held == unknown {
-		if a.claimed != unknown && size > countAheadBytes && a.claimed/likelyCompaction*aviary.SampleRate/int64(a.rate) <= size {
-			return a.claimed, nil
-		}
-		var err error
-		if held, err = t.count(ctx, most); err != nil || held > most {
-			return held, err
-		}
-	}
-	_, err := a.duration(held, 0)
-	return held, err
 }
 
 // tooLong is the guard's refusal of a file that was counted up to so far and not to its end.
@@ -166,66 +133,4 @@ func tooLong(op string, soFar, limit time.Duration) error {
 		e.Detail = fmt.Sprintf("The audio lasts longer than %.3f s, and no more is accepted.", limit.Seconds())
 	}
 	return err
-}
-
-// blockFrames is how many sample frames are decoded at once.
-const blockFrames = 4096
-
-// decoding is one file on its way to PCM.
-type decoding struct {
-	resampler *resample.Resampler
-	expected  int64 // outputs in all, and a little more
-	pcm       aviary.PCM
-	frames    int64 // decoded so far
-	bad       int64 // samples that were not finite, in all channels
-}
-
-// newDecoding makes room for the expected frames.
-func newDecoding(rate int, expected int64) (*decoding, error) {
-	resampler, err := resample.New(rate, aviary.SampleRate)
-	if err != nil {
-		return nil, broken("A sample rate of %d Hz cannot be decoded.", rate)
-	}
-	d := &decoding{resampler: resampler, expected: resampler.Length(expected) + resampler.Length(blockFrames) + 1}
-	d.pcm = make(aviary.PCM, 0, d.expected)
-	return d, nil
-}
-
-// run decodes until the file ends or holds more than most frames.
-func (d *decoding) run(ctx context.Context, t track, most int64) error {
-	block := make([]float32, blockFrames)
-	for d.frames <= most {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, bad, err := t.read(ctx, block)
-		d.frames += int64(n)
-		d.bad += int64(bad)
-		d.grow(d.resampler.Length(int64(n)) + 1)
-		d.pcm = d.resampler.Append(d.pcm, block[:n])
-		if errors.Is(err, io.EOF) {
-			d.grow(d.resampler.Length(d.frames) - int64(len(d.pcm)))
-			d.pcm = d.resampler.Flush(d.pcm)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// grow makes room for n more samples: at least half as much again, but no more than is expected while that suffices.
-func (d *decoding) grow(n int64) {
-	need := int64(len(d.pcm)) + n
-	if need <= int64(cap(d.pcm)) {
-		return
-	}
-	room := max(need, int64(cap(d.pcm))*3/2, 1<<20)
-	if d.expected >= need {
-		room = min(room, d.expected)
-	}
-	larger := make(aviary.PCM, len(d.pcm), room)
-	copy(larger, d.pcm)
-	d.pcm = larger
 }

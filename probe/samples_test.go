@@ -34,7 +34,7 @@ func TestMix(t *testing.T) {
 		in       []float64
 		channels int
 		want     []float32
-		bad      int
+		bad      int64
 	}{
 		{[]float64{0.5, -0.25}, 1, []float32{0.5, -0.25}, 0},
 		{[]float64{1, 0, 0.5, 0.5, -1, 1}, 2, []float32{0.5, 0.5, 0}, 0},
@@ -45,8 +45,18 @@ func TestMix(t *testing.T) {
 		{[]float64{math.MaxFloat64, math.MaxFloat64}, 2, []float32{65536}, 0},
 	} {
 		got := make([]float32, len(c.in)/c.channels)
-		if bad := mix(got, c.in, c.channels); bad != c.bad || !slices.Equal(got, c.want) {
-			t.Errorf("mix(%v, %d) gives %v, %d; want %v, %d", c.in, c.channels, got, bad, c.want, c.bad)
+		var in []float32
+		for _, v := range c.in {
+			in = append(in, narrow(v))
 		}
+		m := mixer{channels: c.channels}
+		if m.mix(got, in); m.bad != c.bad || !slices.Equal(got, c.want) {
+			t.Errorf("mixing %v of %d channels gives %v, %d; want %v, %d", c.in, c.channels, got, m.bad, c.want, c.bad)
+		}
+	}
+	got := make([]float32, 2)
+	m := mixer{channels: 3, pick: 2}
+	if m.mix(got, []float32{1, 2, 3, 4, float32(nan), 6}); got[0] != 2 || got[1] != 0 || m.bad != 1 {
+		t.Errorf("the second channel is %v, %d bad", got, m.bad)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/aviary-asr/aviary/probe/ffmpeg"
 )
 
 // source is an upload to parse: random access below size, with its first bytes in memory, so that a parser of headers need not think
@@ -12,6 +14,8 @@ type source struct {
 	r    io.ReaderAt
 	size int64
 	head []byte
+
+	ffmpeg *ffmpeg.Command // decodes what is not decoded here; nil where there is none
 }
 
 // headBytes is how much of a file is read to tell what it is. It covers the headers of most files.
@@ -37,7 +41,11 @@ func newSource(r io.ReaderAt, size int64) (*source, error) {
 
 // from is the part of the source behind the first n bytes.
 func (s *source) from(n int64) (*source, error) {
-	return newSource(io.NewSectionReader(s, n, s.size-n), s.size-n)
+	rest, err := newSource(io.NewSectionReader(s, n, s.size-n), s.size-n)
+	if err == nil {
+		rest.ffmpeg = s.ffmpeg
+	}
+	return rest, err
 }
 
 // bytes fills p from offset off, all of which must exist.

@@ -254,7 +254,9 @@ func (w *wavFile) about() about { return w.meta }
 
 func (w *wavFile) count(context.Context, int64) (int64, error) { return w.meta.held, nil }
 
-func (w *wavFile) read(_ context.Context, dst []float32) (n, bad int, err error) {
+func (w *wavFile) close() {}
+
+func (w *wavFile) read(_ context.Context, dst []float32) (int, error) {
 	if w.data == nil {
 		w.data = newWAVData(w.source, w.dataAt, w.dataBytes, w.format, w.order)
 	}

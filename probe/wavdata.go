@@ -12,7 +12,7 @@ import (
 	"github.com/go-audio/wav"
 )
 
-// wavData reads the samples of a WAV: frames of channels x bytes, mixed to mono.
+// wavData reads the samples of a WAV: frames of channels x bytes.
 //
 // Integer samples are decoded by github.com/go-audio/wav. It is handed a WAV of our own making: a plain header of 44 bytes in front of the
 // samples, always little-endian, so that nothing of the upload's header reaches it. Since its sizes have 32 bits, longer data is handed over in
@@ -25,7 +25,7 @@ type wavData struct {
 	windowBytes int64 // the most that a window holds
 	ints        audio.IntBuffer
 	raw         []byte
-	channels    []float64 // a block of samples, interleaved
+	block       int // the most samples that are decoded at once: whole frames
 }
 
 // wavBlockSamples is how many samples of all channels are decoded at once; at least one frame.
@@ -33,7 +33,7 @@ const wavBlockSamples = 8192
 
 func newWAVData(s *source, at, n int64, f *wavFormat, order binary.ByteOrder) *wavData {
 	block := max(wavBlockSamples/f.channels, 1) * f.channels
-	d := &wavData{format: f, left: n, windowBytes: maxWindowBytes, channels: make([]float64, block)}
+	d := &wavData{format: f, left: n, windowBytes: maxWindowBytes, block: block}
 	swap := 1
 	if order == binary.BigEndian {
 		swap = f.bytes
@@ -69,27 +69,21 @@ func (r *fullReader) Read(p []byte) (int, error) {
 }
 
 // read is track.read.
-func (d *wavData) read(dst []float32) (n, bad int, err error) {
-	frames := min(len(dst), len(d.channels)/d.format.channels)
-	values := d.channels[:frames*d.format.channels]
+func (d *wavData) read(dst []float32) (n int, err error) {
+	values := dst[:min(len(dst)/d.format.channels*d.format.channels, d.block)]
 	if d.format.tag == tagPCM {
 		n, err = d.integers(values)
 	} else {
 		n, err = d.others(values)
 	}
-	if err != nil {
-		return 0, 0, err
-	}
-	n /= d.format.channels
-	bad = mix(dst[:n], values, d.format.channels)
-	return n, bad, nil
+	return n / d.format.channels, err
 }
 
 // maxWindowBytes is what one WAV of our making holds.
 const maxWindowBytes = 1 << 30
 
 // integers decodes through go-audio/wav, to values within ±1, and returns how many.
-func (d *wavData) integers(values []float64) (int, error) {
+func (d *wavData) integers(values []float32) (int, error) {
 	for {
 		if d.window == nil && !d.nextWindow() {
 			return 0, io.EOF
@@ -108,7 +102,7 @@ func (d *wavData) integers(values []float64) (int, error) {
 			zero = 128 // 8 bits are unsigned
 		}
 		for i, v := range d.ints.Data[:n] {
-			values[i] = (float64(v) - zero) * scale
+			values[i] = float32((float64(v) - zero) * scale)
 		}
 		return n, nil
 	}
@@ -150,7 +144,7 @@ func plainHeader(f *wavFormat, n uint32) []byte {
 }
 
 // others decodes float and companded samples and returns how many.
-func (d *wavData) others(values []float64) (int, error) {
+func (d *wavData) others(values []float32) (int, error) {
 	b := d.raw[:len(values)*d.format.bytes]
 	n, err := d.samples.Read(b)
 	if err != nil {
@@ -160,19 +154,19 @@ func (d *wavData) others(values []float64) (int, error) {
 	switch {
 	case d.format.tag == tagALaw:
 		for i := range n {
-			values[i] = float64(aLaw[b[i]])
+			values[i] = aLaw[b[i]]
 		}
 	case d.format.tag == tagMuLaw:
 		for i := range n {
-			values[i] = float64(muLaw[b[i]])
+			values[i] = muLaw[b[i]]
 		}
 	case d.format.bytes == 4:
 		for i := range n {
-			values[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 		}
 	default:
 		for i := range n {
-			values[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+			values[i] = narrow(math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:])))
 		}
 	}
 	return n, nil

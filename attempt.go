@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -91,18 +92,40 @@ func (a *attempt) work(ctx context.Context) (t Transcript, err error) {
 		return Transcript{}, err
 	}
 	a.phase.Store(PhaseTranscribing)
-	t, err = a.device.Transcribe(ctx, pcm, a.job.Options.Attention, func(d time.Duration) { a.done.Store(int64(d)) })
-	if err != nil {
+	if t, err = a.transcribe(ctx, pcm); err != nil {
 		return Transcript{}, err
 	}
 	a.phase.Store(PhaseFinalizing)
+	t.Warnings = append(slices.Clone(a.job.Audio.Warnings), t.Warnings...)
 	t.Usage.QueueSeconds = a.job.StartedAt.Sub(a.job.CreatedAt).Seconds()
 	return t, nil
 }
 
+// transcribe runs the device. Memory is predicted before a job starts, so that running out of it means that somebody else took some, or that the
+// prediction is wrong: then local attention, which needs far less, is tried once.
+func (a *attempt) transcribe(ctx context.Context, pcm PCM) (Transcript, error) {
+	progress := func(d time.Duration) { a.done.Store(int64(d)) }
+	t, err := a.device.Transcribe(ctx, pcm, a.job.Options.Attention, progress)
+	if CodeOf(err) != CodeDeviceOutOfMemory || a.job.Options.Attention == AttentionLocal {
+		return t, err
+	}
+	a.log.Warn("the device ran out of memory; trying again with local attention", "err", err)
+	a.done.Store(0)
+	t, err = a.device.Transcribe(ctx, pcm, AttentionLocal, progress)
+	if err == nil {
+		t.Warnings = append(t.Warnings, "The device ran out of memory, so that local attention was used.")
+	}
+	return t, err
+}
+
+// decode reads what the device hears. What was measured at intake must be what runs: audio that is not as long as it was is not transcribed.
 func (a *attempt) decode(ctx context.Context) (PCM, error) {
 	const op = "attempt.decode"
-	blob, err := a.Blobs.Open(ctx, a.job.BlobKey)
+	key := a.job.AudioKey
+	if key == "" {
+		key = a.job.BlobKey
+	}
+	blob, err := a.Blobs.Open(ctx, key)
 	if CodeOf(err) == CodeNotFound { // a client would take it for the job
 		return nil, WrapError(CodeInternal, op, err, "The audio of this job is no longer stored.")
 	}
@@ -110,8 +133,22 @@ func (a *attempt) decode(ctx context.Context) (PCM, error) {
 		return nil, err
 	}
 	defer blob.Close() //nolint:errcheck // read only
-	return a.Prober.Decode(ctx, blob, blob.Size(), a.MaxDuration)
+	pcm, err := a.Prober.Decode(ctx, blob, blob.Size(), a.MaxDuration)
+	if a.job.AudioKey == "" {
+		return pcm, err
+	}
+	if code := CodeOf(err); err != nil && code != CodeCanceled && code != CodeAudioTooLong { // the file is ours: it is no fault of the user's
+		return nil, WrapError(CodeInternal, op, err, "The stored audio of this job cannot be read.")
+	}
+	if difference := pcm.Duration() - a.job.Audio.Duration; err == nil && difference.Abs() > storedWithin {
+		return nil, WrapError(CodeInternal, op, fmt.Errorf("stored %v, measured %v", pcm.Duration(), a.job.Audio.Duration),
+			"The stored audio of this job is not as long as it was measured.")
+	}
+	return pcm, err
 }
+
+// storedWithin is how far the stored audio's duration may be from the job's: rounding to samples and to the store's microseconds.
+const storedWithin = time.Millisecond
 
 // beat renews the lease until ctx ends. It stops the run when the job is to be canceled or belongs to somebody else by now. While the
 // store is away the run goes on: if nobody claims the job meanwhile, its result is still accepted.

@@ -239,3 +239,96 @@ func TestRunBacksOffWithEachFailure(t *testing.T) {
 		}
 	}
 }
+
+// What was measured at intake is what runs: stored audio that is gone, unreadable or of another length is our fault, and another try may do better.
+func TestRunChecksTheStoredAudio(t *testing.T) {
+	second := make(aviary.PCM, aviary.SampleRate)
+	for _, tt := range []struct {
+		name     string
+		hearing  hearing
+		key      string
+		duration time.Duration
+		want     aviary.Code // of the failure; none: it runs
+		retry    bool
+	}{
+		{"as measured", hearing{pcm: second}, "job_1.flac", time.Second, "", false},
+		{"rounded", hearing{pcm: second}, "job_1.flac", time.Second - 60*time.Microsecond, "", false},
+		{"shorter", hearing{pcm: second}, "job_1.flac", 1002 * time.Millisecond, aviary.CodeInternal, true},
+		{"longer", hearing{pcm: second}, "job_1.flac", 998 * time.Millisecond, aviary.CodeInternal, true},
+		{"gone", hearing{pcm: second}, "other", time.Second, aviary.CodeInternal, true},
+		{"damaged", hearing{err: aviary.Errorf(aviary.CodeAudioBroken, "", "The file is damaged.")}, "job_1.flac", time.Second, aviary.CodeInternal, true},
+		{"beyond the guard", hearing{err: aviary.Errorf(aviary.CodeAudioTooLong, "", "Too long.")}, "job_1.flac", time.Second, aviary.CodeAudioTooLong, false},
+		{"a job of an older version has the upload alone", hearing{pcm: second}, "", 1040 * time.Millisecond, "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := &ledger{job: aviary.Job{BlobKey: "job_1", AudioKey: tt.key, Audio: aviary.Audio{Duration: tt.duration, Warnings: []string{"It hums."}}}}
+			r, _ := newRunner(l)
+			r.Prober, r.Blobs = tt.hearing, &shelf{blobs: map[string][]byte{"job_1": {1}, "job_1.flac": {2}}}
+			heard := false
+			err := r.Run(t.Context(), ticket, device(func(context.Context, func(time.Duration)) (aviary.Transcript, error) {
+				heard = true
+				return aviary.Transcript{Warnings: []string{"It ends early."}}, nil
+			}))
+			if err != nil || heard != (tt.want == "") {
+				t.Fatalf("heard: %v, %v", heard, err)
+			}
+			if heard && !slices.Equal(l.got.Warnings, []string{"It hums.", "It ends early."}) {
+				t.Errorf("warnings %q", l.got.Warnings)
+			}
+			if !heard && (l.failure.Problem.Code != tt.want || l.failure.Retry != tt.retry || l.failure.Problem.Detail == "The file is damaged.") {
+				t.Errorf("failure %+v of %+v", l.failure, l.failure.Problem)
+			}
+		})
+	}
+}
+
+// Out of memory in full attention is tried once more in local attention, within the same attempt; in local attention it is final.
+func TestRunFallsBackToLocalAttention(t *testing.T) {
+	oom := aviary.Errorf(aviary.CodeDeviceOutOfMemory, "device", "The device is out of memory.")
+	for _, tt := range []struct {
+		name   string
+		asked  aviary.AttentionMode
+		enough aviary.AttentionMode // what fits
+		want   []aviary.AttentionMode
+		ends   string
+	}{
+		{"full does not fit", aviary.AttentionFull, aviary.AttentionLocal, []aviary.AttentionMode{"full", "local"}, "finished"},
+		{"the server's mode does not fit", "", aviary.AttentionLocal, []aviary.AttentionMode{"", "local"}, "finished"},
+		{"nothing fits", aviary.AttentionAuto, "none", []aviary.AttentionMode{"auto", "local"}, "failed"},
+		{"local does not fit", aviary.AttentionLocal, "none", []aviary.AttentionMode{"local"}, "failed"},
+		{"it fits", aviary.AttentionFull, aviary.AttentionFull, []aviary.AttentionMode{"full"}, "finished"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := &ledger{job: aviary.Job{Options: aviary.Options{Attention: tt.asked}}}
+			r, _ := newRunner(l)
+			d := &tight{enough: tt.enough, err: oom}
+			if err := r.Run(t.Context(), ticket, d); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(d.modes, tt.want) || !slices.Equal(l.ends, []string{tt.ends}) {
+				t.Errorf("ran %q, ended %q; want %q, %s", d.modes, l.ends, tt.want, tt.ends)
+			}
+			if told := len(l.got.Warnings) > 0; tt.ends == "finished" && told != (len(tt.want) > 1) {
+				t.Errorf("warnings %q", l.got.Warnings)
+			}
+			if tt.ends == "failed" && (l.failure.Problem.Code != aviary.CodeDeviceOutOfMemory || l.failure.Retry) {
+				t.Errorf("failure %+v", l.failure)
+			}
+		})
+	}
+}
+
+// tight is a device with memory for one mode only.
+type tight struct {
+	enough aviary.AttentionMode
+	err    error
+	modes  []aviary.AttentionMode
+}
+
+func (d *tight) Name() string { return "cpu" }
+func (d *tight) Transcribe(_ context.Context, _ aviary.PCM, mode aviary.AttentionMode, _ func(time.Duration)) (aviary.Transcript, error) {
+	if d.modes = append(d.modes, mode); mode != d.enough {
+		return aviary.Transcript{}, d.err
+	}
+	return aviary.Transcript{}, nil
+}

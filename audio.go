@@ -28,6 +28,13 @@ type Audio struct {
 	Warnings   []string      `json:"warnings,omitempty"` // what a user should know about the recording, as sentences
 }
 
+// Format is a kind of recording, and whether this process can decode it.
+type Format struct {
+	Name      string `json:"name"`    // "M4A (AAC)"
+	Decoder   string `json:"decoder"` // "built in" or "ffmpeg"
+	Available bool   `json:"available"`
+}
+
 // Seconds converts a floating-point number of seconds to a duration. It reports false for a value that is not finite, negative, or too
 // large for a time.Duration: such a value must never reach a limit or a histogram.
 func Seconds(s float64) (time.Duration, bool) {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Intake takes uploads in. Its Submit is the only way a job comes to be: bytes are staged, counted and hashed, probed, held against the
-// duration guard, committed as a blob, and only then does a row exist. A refusal leaves no row, no blob and no task behind.
+// Intake takes uploads in. Its Submit is the only way a job comes to be: bytes are staged, counted and hashed; the upload is decoded once, held
+// against the duration guard, and stored as what the device will hear; both are committed as blobs, and only then does a row exist. A refusal
+// leaves no row, no blob and no task behind.
 type Intake struct {
 	Store    Store
 	Blobs    Blobs
@@ -22,6 +23,8 @@ type Intake struct {
 	NewID    func() string // a fresh job id, "job_" and a ULID
 
 	Limits IntakeLimits
+	// Decoding has room for the uploads that are decoded at the same time; others wait their turn. nil is no bound.
+	Decoding chan struct{}
 }
 
 // IntakeLimits bound what is taken in; zero is no limit.
@@ -62,15 +65,20 @@ func (in *Intake) submit(ctx context.Context, body io.Reader, opts Options) (Job
 	if err != nil {
 		return Job{}, err
 	}
-	audio, err := in.probe(ctx, staged)
+	recording, err := in.Blobs.Stage(ctx)
+	if err != nil {
+		return Job{}, err
+	}
+	defer recording.Discard() //nolint:errcheck // as above
+	audio, err := in.normalize(ctx, staged, recording, opts.Channel)
 	if err != nil {
 		return Job{}, err
 	}
 	audio.Bytes, audio.SHA256 = staged.Size(), sum
 
 	job := Job{ID: in.NewID(), Options: opts, Audio: audio, MaxAttempts: in.Limits.MaxAttempts}
-	job.BlobKey = job.ID
-	if err := staged.Commit(ctx, job.BlobKey); err != nil {
+	job.BlobKey, job.AudioKey = job.ID, job.ID+".flac"
+	if err := in.commit(ctx, job, staged, recording); err != nil {
 		return Job{}, err
 	}
 	created, err := in.Store.CreateJob(ctx, job, in.Limits.Queue)
@@ -80,19 +88,41 @@ func (in *Intake) submit(ctx context.Context, body io.Reader, opts Options) (Job
 	return created, nil
 }
 
-// withdraw removes the blob of a job whose row was refused. A row may exist all the same, when the store's answer to the commit was lost: then
-// the blob stays, since the job will run.
+// commit makes both blobs, or neither.
+func (in *Intake) commit(ctx context.Context, job Job, upload, recording Staged) error {
+	if err := upload.Commit(ctx, job.BlobKey); err != nil {
+		return err
+	}
+	if err := recording.Commit(ctx, job.AudioKey); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+		defer cancel()
+		return errors.Join(err, in.Blobs.Delete(ctx, job.BlobKey))
+	}
+	return nil
+}
+
+// cleanupTime is how long a refused upload's traces may take to be removed when the client has gone.
+const cleanupTime = 5 * time.Second
+
+// withdraw removes the blobs of a job whose row was refused. A row may exist all the same, when the store's answer to the commit was lost: then
+// they stay, since the job will run.
 func (in *Intake) withdraw(ctx context.Context, job Job, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	if _, err := in.Store.Job(ctx, job.ID); CodeOf(err) != CodeNotFound {
-		in.Log.Warn("kept the blob of a job whose creation is in doubt", "job", job.ID, "err", cause)
+		in.Log.Warn("kept the blobs of a job whose creation is in doubt", "job", job.ID, "err", cause)
 		return cause
 	}
-	if err := in.Blobs.Delete(ctx, job.BlobKey); err != nil {
-		return errors.Join(cause, err)
+	return errors.Join(cause, in.deleteBlobs(ctx, job))
+}
+
+// deleteBlobs removes all that is stored for a job besides its row.
+func (in *Intake) deleteBlobs(ctx context.Context, job Job) error {
+	err := in.Blobs.Delete(ctx, job.BlobKey)
+	if job.AudioKey != "" {
+		err = errors.Join(err, in.Blobs.Delete(ctx, job.AudioKey))
 	}
-	return cause
+	return err
 }
 
 func (in *Intake) checkRoom(ctx context.Context) error {
@@ -108,16 +138,23 @@ func (in *Intake) checkRoom(ctx context.Context) error {
 	return nil
 }
 
-// receive copies body into staged and returns its SHA-256 in hex.
+// receive copies body into staged and returns its SHA-256 in hex. What has arrived is looked at now and then, so that a refusal that is certain
+// does not wait for the rest.
 func (in *Intake) receive(ctx context.Context, staged Staged, body io.Reader) (string, error) {
 	const op = "intake.receive"
 	if limit := in.Limits.UploadBytes; limit > 0 {
 		body = io.LimitReader(body, limit+1)
 	}
-	hash := sha256.New()
+	hash, peekAt := sha256.New(), int64(firstPeekBytes)
 	n, err := io.Copy(io.MultiWriter(staged, hash), readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
+		}
+		if received := staged.Size(); received >= peekAt {
+			if err := in.Prober.Peek(ctx, staged, received); err != nil {
+				return 0, err
+			}
+			peekAt = received * peekGrowth
 		}
 		return body.Read(p)
 	}))
@@ -131,10 +168,25 @@ func (in *Intake) receive(ctx context.Context, staged Staged, body io.Reader) (s
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// probe fails closed: audio whose duration is unknown, or beyond the guard, is refused here and never reaches a device.
-func (in *Intake) probe(ctx context.Context, staged Staged) (Audio, error) {
-	const op = "intake.probe"
-	audio, err := in.Prober.Probe(ctx, staged, staged.Size())
+// An upload is looked at when so many bytes have arrived, and again whenever they are so many times as many: all looks together read no more than
+// twice the upload.
+const (
+	firstPeekBytes = 64 << 10
+	peekGrowth     = 2
+)
+
+// normalize fails closed: audio whose duration is unknown, or beyond the guard, is refused here and never reaches a device.
+func (in *Intake) normalize(ctx context.Context, upload, recording Staged, channel int) (Audio, error) {
+	const op = "intake.normalize"
+	if in.Decoding != nil {
+		select {
+		case in.Decoding <- struct{}{}:
+			defer func() { <-in.Decoding }()
+		case <-ctx.Done():
+			return Audio{}, ctx.Err()
+		}
+	}
+	audio, err := in.Prober.Normalize(ctx, upload, upload.Size(), Normalizing{Limit: in.Limits.Duration, Channel: channel}, recording)
 	if err != nil {
 		return Audio{}, err
 	}
@@ -161,7 +213,7 @@ func (in *Intake) Delete(ctx context.Context, id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	return in.Blobs.Delete(ctx, job.BlobKey)
+	return in.deleteBlobs(ctx, job)
 }
 
 // normalize fills defaults and refuses what is out of range.
@@ -175,6 +227,9 @@ func (o Options) normalize() (Options, error) {
 		if o.Attention, err = ParseAttentionMode(string(o.Attention)); err != nil {
 			return o, WrapError(CodeOptionInvalid, op, err, "attention: %v.", err)
 		}
+	}
+	if o.Channel < 0 {
+		return o, Errorf(CodeOptionInvalid, op, "channel: %d is no channel: they are counted from 1, and 0 mixes all.", o.Channel)
 	}
 	const mostLabels, longestLabel, longestName = 32, 256, 1024
 	if len(o.Labels) > mostLabels {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/aviary-asr/aviary"
@@ -20,6 +22,7 @@ type shelf struct {
 	staged int
 	free   int64
 	err    error // of Commit
+	only   int   // commits that go well before err counts
 }
 
 type book struct {
@@ -43,6 +46,7 @@ func (s *shelf) Open(_ context.Context, key string) (aviary.Blob, error) {
 func (s *shelf) Delete(_ context.Context, key string) error { delete(s.blobs, key); return nil }
 func (s *shelf) FreeBytes(context.Context) (int64, error)   { return s.free, nil }
 func (b *book) Write(p []byte) (int, error)                 { return b.buf.Write(p) }
+func (b *book) WriteAt(p []byte, off int64) (int, error)    { return copy(b.buf.Bytes()[off:], p), nil }
 func (b *book) Close() error                                { return nil }
 func (b *book) Size() int64                                 { return max(int64(b.buf.Len()), b.len()) }
 func (b *book) ReadAt(p []byte, off int64) (int, error) {
@@ -55,9 +59,10 @@ func (b *book) len() int64 {
 	return b.Reader.Size()
 }
 func (b *book) Commit(_ context.Context, key string) error {
-	if b.shelf.err != nil {
+	if b.shelf.err != nil && b.shelf.only == 0 {
 		return b.shelf.err
 	}
+	b.shelf.only--
 	b.shelf.blobs[key] = b.buf.Bytes()
 	return b.Discard()
 }
@@ -73,13 +78,33 @@ func (b *book) Discard() error {
 type hearing struct {
 	audio aviary.Audio
 	err   error
+	peek  func(received int64) error
+	enter func(aviary.Normalizing) // called within Normalize
+	pcm   aviary.PCM               // what Decode gives
 }
 
-func (h hearing) Probe(context.Context, io.ReaderAt, int64) (aviary.Audio, error) {
+func (h hearing) Peek(_ context.Context, _ io.ReaderAt, received int64) error {
+	if h.peek == nil {
+		return nil
+	}
+	return h.peek(received)
+}
+
+func (h hearing) Normalize(_ context.Context, _ io.ReaderAt, size int64, n aviary.Normalizing, w aviary.RecordingWriter) (aviary.Audio, error) {
+	if h.enter != nil {
+		h.enter(n)
+	}
+	if _, err := fmt.Fprintf(w, "____ of %d bytes", size); err != nil {
+		return aviary.Audio{}, err
+	}
+	if _, err := w.WriteAt([]byte("mono"), 0); err != nil {
+		return aviary.Audio{}, err
+	}
 	return h.audio, h.err
 }
+
 func (h hearing) Decode(context.Context, io.ReaderAt, int64, time.Duration) (aviary.PCM, error) {
-	return make(aviary.PCM, 160), h.err
+	return h.pcm, h.err
 }
 
 // rows is the part of a Store that Intake uses.
@@ -138,7 +163,7 @@ func TestSubmitAccepts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(blobs.blobs[job.BlobKey]) != "0123456789" || blobs.staged != 0 || len(store.jobs) != 1 {
+	if string(blobs.blobs[job.BlobKey]) != "0123456789" || string(blobs.blobs[job.AudioKey]) != "mono of 10 bytes" || blobs.staged != 0 || len(store.jobs) != 1 {
 		t.Errorf("blobs %q, staged %d, rows %d", blobs.blobs, blobs.staged, len(store.jobs))
 	}
 	const sum = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882" // sha256sum of the ten digits
@@ -174,6 +199,11 @@ func TestSubmitRefusesAndLeavesNothing(t *testing.T) {
 		{"no room", lasting(1), nil, aviary.Options{}, func(_ *aviary.Intake, s *shelf, _ *rows) { s.free = 99 }, aviary.CodeStorageFull},
 		{"disk full at commit", lasting(1), nil, aviary.Options{},
 			func(_ *aviary.Intake, s *shelf, _ *rows) { s.err = aviary.Errorf(aviary.CodeStorageFull, "", "") }, aviary.CodeStorageFull},
+		{"disk full at the second commit", lasting(1), nil, aviary.Options{},
+			func(_ *aviary.Intake, s *shelf, _ *rows) {
+				s.err, s.only = aviary.Errorf(aviary.CodeStorageFull, "", ""), 1
+			}, aviary.CodeStorageFull},
+		{"a channel before the first", lasting(1), nil, aviary.Options{Channel: -1}, nil, aviary.CodeOptionInvalid},
 		{"queue full", lasting(1), nil, aviary.Options{},
 			func(_ *aviary.Intake, _ *shelf, r *rows) { r.err = aviary.Errorf(aviary.CodeQueueFull, "", "") }, aviary.CodeQueueFull},
 	}
@@ -206,8 +236,8 @@ func TestSubmitKeepsTheBlobWhenTheRowIsInDoubt(t *testing.T) {
 	if _, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{}); err == nil {
 		t.Fatal("no error")
 	}
-	if len(blobs.blobs) != 1 {
-		t.Error("the blob is gone, but the row exists: the job would fail")
+	if len(blobs.blobs) != 2 {
+		t.Error("a blob is gone, but the row exists: the job would fail")
 	}
 }
 
@@ -242,5 +272,94 @@ func TestDeletePurgesTheBlob(t *testing.T) {
 	}
 	if err := in.Delete(t.Context(), job.ID, false); err != nil || len(blobs.blobs) != 0 {
 		t.Errorf("%v, %d blobs left", err, len(blobs.blobs))
+	}
+}
+
+// A refusal that is certain early does not wait for the rest of the upload.
+func TestSubmitLooksAtWhatHasArrived(t *testing.T) {
+	var peeks []int64
+	h := lasting(time.Second)
+	h.peek = func(received int64) error {
+		if peeks = append(peeks, received); len(peeks) == 3 {
+			return aviary.Errorf(aviary.CodeAudioTooLong, "peek", "too long")
+		}
+		return nil
+	}
+	in, blobs, store, _ := newIntake(h)
+	in.Limits.UploadBytes = 1 << 40
+	body := &endless{}
+	if _, err := in.Submit(t.Context(), body, aviary.Options{}); aviary.CodeOf(err) != aviary.CodeAudioTooLong {
+		t.Fatalf("got %v", err)
+	}
+	if len(peeks) != 3 || peeks[0] < 64<<10 || peeks[1] < 2*peeks[0] || peeks[2] < 2*peeks[1] || body.read > peeks[2] {
+		t.Errorf("looked at %v bytes of %d", peeks, body.read)
+	}
+	if len(blobs.blobs) != 0 || blobs.staged != 0 || len(store.jobs) != 0 {
+		t.Error("something is left")
+	}
+}
+
+// endless is a body that never ends.
+type endless struct{ read int64 }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += int64(len(p))
+	return len(p), nil
+}
+
+func TestSubmitBoundsHowManyDecode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inside, most := 0, 0
+		h := lasting(time.Second)
+		h.enter = func(aviary.Normalizing) {
+			inside++
+			most = max(most, inside)
+			time.Sleep(time.Second)
+			inside--
+		}
+		in, _, _, _ := newIntake(h)
+		in.Decoding = make(chan struct{}, 1)
+		in.Blobs = patient{} // so that the test needs no lock of its own
+		done := make(chan error)
+		for range 3 {
+			go func() {
+				_, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{})
+				done <- err
+			}()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		go func() {
+			_, err := in.Submit(ctx, strings.NewReader("x"), aviary.Options{})
+			done <- err
+		}()
+		gone := 0
+		for range 4 {
+			if err := <-done; errors.Is(err, context.DeadlineExceeded) {
+				gone++
+			}
+		}
+		if most != 1 || gone > 1 {
+			t.Errorf("%d uploads were decoded at once, want 1; %d gave up", most, gone)
+		}
+	})
+}
+
+// patient is Blobs that refuses every commit, so that jobs end before their row.
+type patient struct{ aviary.Blobs }
+
+func (patient) FreeBytes(context.Context) (int64, error) { return -1, nil }
+func (patient) Stage(context.Context) (aviary.Staged, error) {
+	return &book{shelf: &shelf{err: errors.New("no")}}, nil
+}
+
+func TestSubmitHandsOnTheGuardAndTheChannel(t *testing.T) {
+	h := lasting(time.Second)
+	var got aviary.Normalizing
+	h.enter = func(n aviary.Normalizing) { got = n }
+	in, _, _, _ := newIntake(h)
+	job, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{Channel: 2})
+	if err != nil || got != (aviary.Normalizing{Limit: time.Hour, Channel: 2}) || job.Options.Channel != 2 {
+		t.Errorf("%+v, %+v, %v", got, job, err)
 	}
 }

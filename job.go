@@ -2,6 +2,7 @@ package aviary
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -70,10 +71,23 @@ func ParsePriority(s string) (Priority, error) {
 	return "", fmt.Errorf("priority %q is neither interactive nor bulk", s)
 }
 
+// ParseChannel accepts a channel's number, from 1, and "mix", which is 0: the mean of all.
+func ParseChannel(s string) (int, error) {
+	if strings.EqualFold(s, "mix") {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("channel %q is neither mix nor a number from 1 on", s)
+	}
+	return int(n), nil
+}
+
 // Options is what a caller may ask of a job. The zero value of each field means the server's default.
 type Options struct {
 	Name      string            `json:"name,omitempty"` // the file's name, for people
 	Attention AttentionMode     `json:"attention,omitempty"`
+	Channel   int               `json:"channel,omitempty"` // the channel to transcribe, from 1; 0 is the mix of all
 	Priority  Priority          `json:"priority,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 }
@@ -85,7 +99,8 @@ type Job struct {
 	Phase    Phase // only while running
 	Options  Options
 	Audio    Audio
-	BlobKey  string
+	BlobKey  string        // the upload as it came
+	AudioKey string        // what the device hears: the normalized recording. Jobs of older versions have none, and their device decodes the upload
 	Version  int64         // grows with every change that a client can see; the ETag
 	Progress time.Duration // audio done of Audio.Duration
 

@@ -11,7 +11,7 @@ import (
 // ones CodeJobExpired where the answer needs the job's content.
 type Store interface {
 	// CreateJob commits a queued job and adds it to the backlog, in one transaction. It refuses with CodeQueueFull when limits would be
-	// exceeded. job carries ID, Options, Audio, BlobKey and MaxAttempts; the result carries the times.
+	// exceeded. job carries ID, Options, Audio, BlobKey, AudioKey and MaxAttempts; the result carries the times.
 	CreateJob(ctx context.Context, job Job, limits QueueLimits) (Job, error)
 	Job(ctx context.Context, id string) (Job, error)
 	Jobs(ctx context.Context, q JobQuery) (JobPage, error)
@@ -27,7 +27,7 @@ type Store interface {
 	// Retry queues a failed or canceled job once more, with one more attempt allowed; otherwise CodeStateConflict.
 	Retry(ctx context.Context, id string) (Job, error)
 	// Expire purges a final job's transcript and marks it expired; the row stays as a tombstone. An active one gives CodeJobActive,
-	// unless force, which also fences off its attempt. It returns the job as it was, so that the caller can delete its blob.
+	// unless force, which also fences off its attempt. It returns the job as it was, so that the caller can delete its blobs.
 	Expire(ctx context.Context, id string, force bool) (Job, error)
 
 	Dispatching
@@ -161,6 +161,7 @@ type Blobs interface {
 type Staged interface {
 	io.Writer
 	io.ReaderAt
+	io.WriterAt // over bytes that were written before
 	Size() int64
 	Commit(ctx context.Context, key string) error // durable when it returns
 	Discard() error
@@ -173,13 +174,29 @@ type Blob interface {
 	Size() int64
 }
 
-// Prober finds out what an upload is, by content, and decodes it.
+// Prober finds out what an upload is, by content, and makes of it what devices hear.
 type Prober interface {
-	// Probe names container, codec and duration, or refuses: CodeMediaTypeUnsupported, CodeAudioBroken, CodeAudioNoStream,
-	// CodeDurationUnknown. It reads headers, and as much more as it takes to tell the true duration.
-	Probe(ctx context.Context, r io.ReaderAt, size int64) (Audio, error)
+	// Peek judges an upload by what has arrived of it: the first received bytes. It refuses only what no further byte can save: what is no audio
+	// (CodeMediaTypeUnsupported) or is too long already, by its header or by what was counted (CodeAudioTooLong). nil means: go on.
+	Peek(ctx context.Context, r io.ReaderAt, received int64) error
+	// Normalize decodes a whole upload once, within bounds, and writes what a device hears to w: mono at SampleRate, in a lossless form that Decode
+	// reads. The duration of the result is that of the samples written. It refuses what is no audio, broken, without a stream, of unknown
+	// duration or too long, and then what it has written is worth nothing.
+	Normalize(ctx context.Context, r io.ReaderAt, size int64, n Normalizing, w RecordingWriter) (Audio, error)
 	// Decode gives mono PCM at SampleRate. It stops with CodeAudioTooLong beyond limit (zero: none), whatever the header claims.
 	Decode(ctx context.Context, r io.ReaderAt, size int64, limit time.Duration) (PCM, error)
+}
+
+// Normalizing says how an upload is to be normalized.
+type Normalizing struct {
+	Limit   time.Duration // the duration guard; zero is no limit
+	Channel int           // the channel to take, from 1; 0 mixes all
+}
+
+// RecordingWriter is where Normalize writes: from start to end, and then over the header, which holds what is known only then.
+type RecordingWriter interface {
+	io.Writer
+	io.WriterAt
 }
 
 // Transcriber turns PCM into text on one device, one call at a time.

@@ -218,6 +218,13 @@ func (c *Client) Queue(ctx context.Context) (Queue, error) {
 	return q, err
 }
 
+// Capacity asks what the server takes.
+func (c *Client) Capacity(ctx context.Context) (Capacity, error) {
+	var l Capacity
+	err := c.getJSON(ctx, "/v1/capacity", nil, &l)
+	return l, err
+}
+
 // Health asks how the server is. A server that answers that it is not healthy is no error.
 func (c *Client) Health(ctx context.Context) (Health, error) {
 	var h Health

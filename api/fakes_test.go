@@ -273,6 +273,8 @@ func (s *memStaged) ReadAt(p []byte, at int64) (int, error) {
 }
 func (s *memStaged) Size() int64 { return s.size }
 
+func (s *memStaged) WriteAt(p []byte, at int64) (int, error) { return copy(s.data[at:], p), nil }
+
 func (s *memStaged) end() {
 	if !s.ended {
 		s.ended = true
@@ -298,7 +300,9 @@ func (s *memStaged) Discard() error {
 // scriptProber reads what to say from the upload itself: "AUDIO 12.5" lasts 12.5 s, a name of a code is that refusal.
 type scriptProber struct{}
 
-func (scriptProber) Probe(_ context.Context, r io.ReaderAt, size int64) (aviary.Audio, error) {
+func (scriptProber) Peek(context.Context, io.ReaderAt, int64) error { return nil }
+
+func (scriptProber) Normalize(_ context.Context, r io.ReaderAt, size int64, n aviary.Normalizing, _ aviary.RecordingWriter) (aviary.Audio, error) {
 	head := make([]byte, min(size, 64))
 	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return aviary.Audio{}, err
@@ -307,12 +311,16 @@ func (scriptProber) Probe(_ context.Context, r io.ReaderAt, size int64) (aviary.
 	if slices.Contains(aviary.Codes(), aviary.Code(line)) {
 		return aviary.Audio{}, aviary.Errorf(aviary.Code(line), "probe", "The prober says so.")
 	}
+	var warnings []string
+	if n.Channel > 0 {
+		warnings = []string{"One channel was taken."}
+	}
 	number, err := strconv.ParseFloat(strings.TrimPrefix(line, "AUDIO "), 64)
 	d, ok := aviary.Seconds(number)
 	if err != nil || !ok {
 		return aviary.Audio{}, aviary.Errorf(aviary.CodeMediaTypeUnsupported, "probe", "The bytes look like text.")
 	}
-	return aviary.Audio{Container: "wav", Codec: "pcm_s16le", SampleRate: 44100, Channels: 2, Duration: d}, nil
+	return aviary.Audio{Container: "wav", Codec: "pcm_s16le", SampleRate: 44100, Channels: 2, Duration: d, Warnings: warnings}, nil
 }
 
 func (scriptProber) Decode(context.Context, io.ReaderAt, int64, time.Duration) (aviary.PCM, error) {

@@ -14,11 +14,15 @@ import (
 	"github.com/aviary-asr/aviary"
 )
 
-// optionTable lists the options that are plain text, with how each is set. labels is the other one.
+// optionTable lists the options that are one value, with how each is set. labels is the other one.
 var optionTable = map[string]func(o *aviary.Options, value string) error{
 	"name": func(o *aviary.Options, v string) error { o.Name = v; return nil },
 	"attention": func(o *aviary.Options, v string) (err error) {
 		o.Attention, err = aviary.ParseAttentionMode(v)
+		return err
+	},
+	"channel": func(o *aviary.Options, v string) (err error) {
+		o.Channel, err = aviary.ParseChannel(v)
 		return err
 	},
 	"priority": func(o *aviary.Options, v string) (err error) {
@@ -26,6 +30,9 @@ var optionTable = map[string]func(o *aviary.Options, value string) error{
 		return err
 	},
 }
+
+// numbers lists the options that JSON may give as a number too.
+var numbers = map[string]bool{"channel": true}
 
 // optionSet gathers options from the query and from the options part. An option may be given once. Everything that is wrong is
 // gathered too, so that a client learns of all of it at once.
@@ -35,7 +42,7 @@ type optionSet struct {
 	wrong []FieldError
 }
 
-// queryOptions reads name, priority, attention and label.K from a query.
+// queryOptions reads name, priority, attention, channel and label.K from a query.
 func queryOptions(rawQuery string) (*optionSet, error) {
 	query, err := parseQuery(rawQuery)
 	if err != nil {
@@ -82,7 +89,10 @@ func (o *optionSet) addJSON(text []byte) error {
 			o.labelsJSON(raw)
 		default:
 			var value *string
-			if optionTable[name] != nil && json.Unmarshal(raw, &value) != nil {
+			switch {
+			case numbers[name] && json.Unmarshal(raw, new(float64)) == nil:
+				value = new(string(raw))
+			case optionTable[name] != nil && json.Unmarshal(raw, &value) != nil:
 				o.invalid(pointer(name), "must be a string")
 				continue
 			}

@@ -120,8 +120,10 @@ func TestOnTheRealStore(t *testing.T) {
 	if aviary.CodeOf(err) != aviary.CodeJobExpired || !errors.As(err, &said) || said.Problem.Job.Status != aviary.StateExpired {
 		t.Errorf("tombstone: %v", err)
 	}
-	if _, err := blobs.Open(ctx, two.ID); aviary.CodeOf(err) != aviary.CodeNotFound {
-		t.Errorf("the audio is still there: %v", err)
+	for _, key := range []string{two.ID, two.ID + ".flac"} {
+		if _, err := blobs.Open(ctx, key); aviary.CodeOf(err) != aviary.CodeNotFound {
+			t.Errorf("the audio is still there: %v", err)
+		}
 	}
 	for _, call := range []func() error{
 		func() error { _, err := c.Transcript(ctx, two.ID); return err },

@@ -41,6 +41,7 @@ func (s *Server) endpoints() []endpoint {
 		{method: "GET", pattern: "/v1/jobs/{id}/transcript", handle: s.transcript},
 		{method: "GET", pattern: "/v1/jobs/{id}/attempts", handle: s.attempts},
 		{method: "GET", pattern: "/v1/queue", handle: s.queue},
+		{method: "GET", pattern: "/v1/capacity", handle: s.capacity},
 		{method: "GET", pattern: "/version", handle: s.version},
 		{method: "GET", pattern: "/health", handle: s.health},
 		{method: "GET", pattern: "/livez", handle: s.livez},

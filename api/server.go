@@ -22,6 +22,8 @@ type Config struct {
 	Metrics *Metrics // nil: nothing is counted
 	Log     *slog.Logger
 	Version string
+	// Formats are the kinds of recordings that uploads may be, for GET /v1/capacity.
+	Formats []aviary.Format
 
 	// Ready says whether requests can be served: nil when they can, an error that wraps ErrStarting while the process starts, another error
 	// when something is broken. Its text is shown to whoever asks for /health or /readyz. A nil func means always ready.

@@ -108,7 +108,9 @@ func TestPanic(t *testing.T) {
 
 type panicProber struct{ scriptProber }
 
-func (panicProber) Probe(context.Context, io.ReaderAt, int64) (aviary.Audio, error) { panic("secret") }
+func (panicProber) Normalize(context.Context, io.ReaderAt, int64, aviary.Normalizing, aviary.RecordingWriter) (aviary.Audio, error) {
+	panic("secret")
+}
 
 func TestHealth(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,9 @@ func (s *Server) receive(r *http.Request, body *uploadBody) (aviary.Job, error) 
 		return aviary.Job{}, err
 	}
 	if r.ContentLength == 0 {
-		return aviary.Job{}, aviary.Errorf(aviary.CodeMalformedRequest, op, "The request has no body.")
+		e := aviary.Errorf(aviary.CodeAudioBroken, op, "The file is empty: the request has no body.")
+		e.Hint = "With curl: --data-binary @FILE, or -F file=@FILE."
+		return aviary.Job{}, e
 	}
 	if err := opts.err(); err != nil {
 		return aviary.Job{}, err

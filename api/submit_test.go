@@ -40,8 +40,22 @@ func TestSubmitRaw(t *testing.T) {
 	if r.bell.rings.Load() != 1 {
 		t.Error("the dispatcher was not woken")
 	}
-	if open, keys := r.blobs.state(); open != 0 || len(keys) != 1 {
+	if open, keys := r.blobs.state(); open != 0 || len(keys) != 2 { // the upload and what the device hears
 		t.Errorf("%d staged, blobs %v", open, keys)
+	}
+}
+
+// What a user should know of the recording stands in the job, and which channel was taken.
+func TestSubmitShowsChannelAndWarnings(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	job := r.do("POST", "/v1/jobs?channel=2", strings.NewReader("AUDIO 1")).job(t, http.StatusAccepted)
+	if job.Audio.Channel != 2 || len(job.Audio.Warnings) != 1 || job.Audio.Warnings[0] != "One channel was taken." {
+		t.Errorf("audio: %+v", job.Audio)
+	}
+	plain := r.do("POST", "/v1/jobs", strings.NewReader("AUDIO 1"))
+	if plain.job(t, http.StatusAccepted); strings.Contains(plain.body, "channel\"") || strings.Contains(plain.body, "warnings") {
+		t.Errorf("the mix is said to be a channel, or nothing a warning: %s", plain.body)
 	}
 }
 
@@ -59,6 +73,9 @@ func TestSubmitMultipart(t *testing.T) {
 		{"empty options", "", []part{{"options", "", `{}`}, {"file", "b.wav", "AUDIO 1"}}, aviary.Options{Name: "b.wav", Priority: "interactive"}},
 		{"nulls and empty words are defaults", "", []part{{"options", "", `{"name":null,"priority":"","attention":"","labels":null}`}, {"file", "b.wav", "AUDIO 1"}},
 			aviary.Options{Name: "b.wav", Priority: "interactive"}},
+		{"a channel by number", "", []part{{"options", "", `{"channel":2}`}, {"file", "b.wav", "AUDIO 1"}}, aviary.Options{Name: "b.wav", Channel: 2, Priority: "interactive"}},
+		{"a channel by word", "?channel=7", []part{{"options", "", `{}`}, {"file", "b.wav", "AUDIO 1"}}, aviary.Options{Name: "b.wav", Channel: 7, Priority: "interactive"}},
+		{"the mix", "?channel=mix", []part{{"options", "", `{}`}, {"file", "b.wav", "AUDIO 1"}}, aviary.Options{Name: "b.wav", Priority: "interactive"}},
 		{"query beside options", "?priority=bulk&label.q=1", []part{{"options", "", `{"labels":{"o":"2"}}`}, {"file", "b.wav", "AUDIO 1"}},
 			aviary.Options{Name: "b.wav", Priority: "bulk", Labels: map[string]string{"q": "1", "o": "2"}}},
 		{"a file without a name", "", []part{{"file", "", "AUDIO 1"}}, aviary.Options{Priority: "interactive"}},
@@ -128,7 +145,12 @@ func TestSubmitRefusals(t *testing.T) {
 		{name: "not UTF-8", query: "?label.a=%ff", body: "AUDIO 1", status: 422, code: "option_invalid"},
 		{name: "empty label key", query: "?label.=x", body: "AUDIO 1", status: 422, code: "option_invalid"},
 		{name: "broken query", query: "?name=%zz", body: "AUDIO 1", status: 400, code: "malformed_request"},
-		{name: "empty body", body: "", status: 400, code: "malformed_request"},
+		{name: "empty body", body: "", status: 400, code: "audio_broken"},
+		{name: "channel zero", query: "?channel=0", body: "AUDIO 1", status: 422, code: "option_invalid",
+			check: func(p api.Problem) bool { return p.Errors[0].Pointer == "/channel" }},
+		{name: "channel as a fraction", contentType: anyForm, parts: []part{{"options", "", `{"channel":1.5}`}, {"file", "a", "AUDIO 1"}}, status: 422, code: "option_invalid"},
+		{name: "channel as a list", contentType: anyForm, parts: []part{{"options", "", `{"channel":[1]}`}, {"file", "a", "AUDIO 1"}}, status: 422, code: "option_invalid"},
+		{name: "channel word", query: "?channel=left", body: "AUDIO 1", status: 422, code: "option_invalid"},
 		{name: "compressed", body: "AUDIO 1", header: []string{"Content-Encoding", "gzip"}, status: 415, code: "media_type_unsupported"},
 
 		{name: "no boundary", contentType: "multipart/form-data", body: "x", status: 400, code: "malformed_request"},
@@ -236,7 +258,7 @@ func TestSubmitChunked(t *testing.T) {
 	before := r.store.count()
 	r.do("POST", "/v1/jobs", io.MultiReader(strings.NewReader(strings.Repeat("x", 3<<20)))).problem(t, 413, aviary.CodeUploadTooLarge)
 	r.do("POST", "/v1/jobs", unknown("")).problem(t, 415, aviary.CodeMediaTypeUnsupported)
-	if open, keys := r.blobs.state(); r.store.count() != before || open != 0 || len(keys) != before {
+	if open, keys := r.blobs.state(); r.store.count() != before || open != 0 || len(keys) != 2*before {
 		t.Error("a refusal left something behind")
 	}
 }

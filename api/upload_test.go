@@ -187,10 +187,10 @@ func TestDeadlineEndsWithTheBody(t *testing.T) {
 
 type slowProber struct{ scriptProber }
 
-func (p slowProber) Probe(ctx context.Context, r io.ReaderAt, size int64) (aviary.Audio, error) {
+func (p slowProber) Normalize(ctx context.Context, r io.ReaderAt, size int64, n aviary.Normalizing, w aviary.RecordingWriter) (aviary.Audio, error) {
 	select {
 	case <-time.After(5 * time.Minute):
-		return p.scriptProber.Probe(ctx, r, size)
+		return p.scriptProber.Normalize(ctx, r, size, n, w)
 	case <-ctx.Done():
 		return aviary.Audio{}, ctx.Err()
 	}

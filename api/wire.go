@@ -47,6 +47,9 @@ type Audio struct {
 	SampleRate      int     `json:"sample_rate"` // Hz
 	Channels        int     `json:"channels"`
 	SHA256          string  `json:"sha256"` // of the upload, hex
+	// Channel is the one that was asked for, from 1; absent when all are mixed.
+	Channel  int      `json:"channel,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // what a user should know about the recording, as sentences
 }
 
 // Progress is how far a job has come. Fraction is between 0 and 1.
@@ -115,6 +118,7 @@ func newJob(j aviary.Job) Job {
 		Audio: Audio{
 			DurationSeconds: seconds(j.Audio.Duration), Bytes: j.Audio.Bytes, Container: j.Audio.Container, Codec: j.Audio.Codec,
 			SampleRate: j.Audio.SampleRate, Channels: j.Audio.Channels, SHA256: j.Audio.SHA256,
+			Channel: j.Options.Channel, Warnings: j.Audio.Warnings,
 		},
 		Priority: j.Options.Priority, Labels: j.Options.Labels, Progress: newProgress(j),
 		Attempt: j.Fails, MaxAttempts: j.MaxAttempts, Lost: j.Lost,

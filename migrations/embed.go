@@ -4,7 +4,8 @@ package migrations
 
 import "embed"
 
-// Files holds one folder per dialect, for now sqlite, with files named NNNNN_what.sql that number from 00001 without a gap.
+// Files holds one folder per dialect, sqlite and postgres, with files named NNNNN_what.sql that number from 00001 without a gap. Each
+// dialect has the same files: a schema version means the same in all of them.
 //
-//go:embed sqlite/*.sql
+//go:embed postgres/*.sql sqlite/*.sql
 var Files embed.FS

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,14 +16,18 @@ func TestFilesAreNumberedAndGoForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(dialects) == 0 {
-		t.Fatal("no dialect is embedded")
+	if len(dialects) != 2 {
+		t.Fatalf("%d dialects are embedded, want two", len(dialects))
 	}
+	names := map[string][]string{}
 	for _, dialect := range dialects {
 		t.Run(dialect.Name(), func(t *testing.T) {
 			files, err := fs.ReadDir(Files, dialect.Name())
 			if err != nil {
 				t.Fatal(err)
+			}
+			for _, f := range files {
+				names[dialect.Name()] = append(names[dialect.Name()], f.Name())
 			}
 			for i, f := range files {
 				m := fileName.FindStringSubmatch(f.Name())
@@ -44,5 +49,8 @@ func TestFilesAreNumberedAndGoForward(t *testing.T) {
 				}
 			}
 		})
+	}
+	if !slices.Equal(names["sqlite"], names["postgres"]) {
+		t.Errorf("the dialects have different files, and a version of the schema a different meaning: %v", names)
 	}
 }

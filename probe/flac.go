@@ -53,6 +53,9 @@ func openFLAC(_ context.Context, s *source) (track, error) {
 		return nil, err
 	}
 	f.meta = about{container: "flac", codec: "flac", rate: f.info.Rate, channels: f.info.Channels, claimed: unknown, held: unknown}
+	if f.info.Bits > 16 {
+		f.meta.bits = f.info.Bits
+	}
 	rest := s.size - f.framesAt
 	if f.info.Samples > 0 {
 		f.meta.claimed = f.info.Samples

@@ -10,7 +10,25 @@ import (
 // formats are the formats that can be decoded. The first whose sniffer knows the bytes parses them.
 var formats = []format{
 	{"WAV", sniffWAV, openWAV},
+	{"Wave64", sniffW64, openW64},
 	{"FLAC", sniffFLAC, openFLAC},
+	{"AIFF", sniffAIFF, openAIFF},
+	{"AU", sniffAU, openAU},
+	{"CAF", sniffCAF, openCAF},
+	{"MP4", sniffMP4, openMP4},
+	{"Ogg", sniffOgg, openOgg},
+	{"WebM", sniffWebM, openWebM},
+	{"WebM piece", sniffWebMPiece, openWebMPiece},
+	{"Windows Media", sniffASF, pipedASF.open},
+	{"WavPack", sniffWavPack, pipedWV.open},
+	{"AVI", sniffAVI, pipedAVI.open},
+	{"AMR", sniffAMR, pipedAMR.open},
+	{"FLV", sniffFLV, pipedFLV.open},
+	{"MPEG-TS", sniffTS, pipedTS.open},
+	{"AC-3", sniffAC3, openAC3},
+	{"Enhanced AC-3", sniffEAC3, pipedEAC3.open},
+	{"MP3", sniffMP3, openMP3}, // the last ones go by the weakest signs
+	{"ADTS", sniffADTS, openADTS},
 }
 
 // format is one container.
@@ -40,6 +58,10 @@ func checkLimits(rate, channels int64) error {
 
 // open tells what the bytes are and parses their header.
 func (p *Prober) open(ctx context.Context, r io.ReaderAt, size int64) (track, error) {
+	return p.openAs(ctx, r, size, false)
+}
+
+func (p *Prober) openAs(ctx context.Context, r io.ReaderAt, size int64, peeking bool) (track, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -47,7 +69,7 @@ func (p *Prober) open(ctx context.Context, r io.ReaderAt, size int64) (track, er
 	if err != nil {
 		return nil, err
 	}
-	s.ffmpeg = p.cfg.FFmpeg
+	s.ffmpeg, s.peeking = p.cfg.FFmpeg, peeking
 	if s.size == 0 {
 		return nil, broken("The file is empty.")
 	}

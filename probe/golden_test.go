@@ -37,7 +37,7 @@ func TestGoldenPCM(t *testing.T) {
 		{"golden/f32_96k_mono.wav", "f32_96k_mono", 8000},
 		{"golden/s16_192k_mono.wav", "s16_192k_mono", 8000},
 	} {
-		file := handed{name: c.file}.bytes(t)
+		file := handedFile(t, c.file)
 		pcm, err := New(Config{}).Decode(t.Context(), bytes.NewReader(file), int64(len(file)), 0)
 		if err != nil {
 			t.Errorf("%s: %v", c.file, err)

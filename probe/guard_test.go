@@ -190,16 +190,16 @@ const probeBytes = 512 << 10
 func TestProbeIsCheap(t *testing.T) {
 	p := New(Config{MaxDuration: time.Hour})
 	for _, h := range handedCases(t) {
-		b := h.bytes(t)
+		b := handedFile(t, h.Name)
 		reads := 0
 		r := tiled{head: b, size: int64(len(b)), onRead: func() { reads++ }}
 		var audio aviary.Audio
 		if n := allocates(func() { audio, _ = p.Probe(t.Context(), r, r.size) }); n > probeBytes {
-			t.Errorf("%s: Probe allocates %d bytes", h.name, n)
+			t.Errorf("%s: Probe allocates %d bytes", h.Name, n)
 		}
 		// A good WAV costs the head and a look behind its data; a good FLAC is read once.
 		if most := 3 + len(b)/(32<<10); audio.Duration > 0 && reads > most {
-			t.Errorf("%s: Probe reads %d times, want at most %d", h.name, reads, most)
+			t.Errorf("%s: Probe reads %d times, want at most %d", h.Name, reads, most)
 		}
 	}
 	for name, file := range map[string]tiled{"24 h of WAV": longWAV(16000, 24*360*16000), "24 h of FLAC": flacOf(16000, 24*360*16000, 0)} {

@@ -12,8 +12,8 @@
 //   - All channels are mixed to one by their mean. Samples that are not finite become 0, others are kept within ±65,536.
 //   - Failures of the reader underneath are returned as such (internal_error), not as faults of the file.
 //
-// A format is a file of this package and a line in formats. The package runs no other program, opens no other file, and never
-// decompresses an archive.
+// A format is a file of this package and a line in formats. The package runs no other program than the ffmpeg that it is given (see package ffmpeg),
+// opens no other file, and never decompresses an archive.
 package probe
 
 import (
@@ -80,7 +80,7 @@ func (p *Prober) Inspect(ctx context.Context, r io.ReaderAt, size int64) (Report
 	if err != nil {
 		return rep, report(op, err)
 	}
-	rep.Duration = durationOf(held, a.rate)
+	rep.Duration, rep.Warnings = durationOf(held, a.rate), t.about().warnings
 	d, err := a.duration(held, p.cfg.MaxDuration)
 	if err != nil {
 		return rep, report(op, err)

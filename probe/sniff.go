@@ -18,22 +18,6 @@ type signature struct {
 
 // signatures are looked through in order; weak ones stand last. The names of audio formats say what a later version may add.
 var signatures = []signature{
-	{"an Ogg Opus file", true, 0, "OggS", oggHolds("OpusHead")},
-	{"an Ogg Vorbis file", true, 0, "OggS", oggHolds("\x01vorbis")},
-	{"an Ogg FLAC file", true, 0, "OggS", oggHolds("\x7fFLAC")},
-	{"an Ogg Speex file", true, 0, "OggS", oggHolds("Speex   ")},
-	{"an Ogg file", true, 0, "OggS", nil},
-	{"a Matroska or WebM file", true, 0, "\x1a\x45\xdf\xa3", nil},
-	{"a piece of a WebM file without its start", true, 0, "\x1f\x43\xb6\x75", nil},
-	{"an M4A or MP4 file", true, 4, "ftyp", nil},
-	{"a QuickTime or MP4 file", true, 4, "moov", nil},
-	{"a QuickTime or MP4 file", true, 4, "mdat", nil},
-	{"an AIFF file", true, 8, "AIFF", starts("FORM")},
-	{"an AIFF-C file", true, 8, "AIFC", starts("FORM")},
-	{"an AU file", true, 0, ".snd", nil},
-	{"a CAF file", true, 0, "caff\x00\x01", nil},
-	{"a Wave64 file", true, 0, "riff\x2e\x91\xcf\x11", nil},
-	{"a Windows Media file", true, 0, "\x30\x26\xb2\x75\x8e\x66\xcf\x11", nil},
 	{"a WavPack file", true, 0, "wvpk", nil},
 	{"a Monkey's Audio file", true, 0, "MAC ", nil},
 	{"a Musepack file", true, 0, "MPCK", nil},
@@ -42,8 +26,8 @@ var signatures = []signature{
 	{"a DSD file", true, 0, "DSD ", nil},
 	{"a DSD file", true, 0, "FRM8", nil},
 	{"an AMR file", true, 0, "#!AMR", nil},
-	{"an AVI file", true, 8, "AVI ", starts("RIFF")},
 	{"a Flash video", true, 0, "FLV\x01", nil},
+	{"an MPEG program stream", true, 0, "\x00\x00\x01\xba", nil},
 	{"a RealMedia file", true, 0, ".RMF", nil},
 
 	{"a WebP image", false, 8, "WEBP", starts("RIFF")},
@@ -78,9 +62,6 @@ var signatures = []signature{
 	{"a JSON document", false, 0, "", isJSON},
 	{"text", false, 0, "", isText},
 
-	{"an MPEG transport stream", true, 0, "G", isTransportStream},
-	{"a raw AAC file (ADTS)", true, 0, "\xff", mpegFrame(0)},
-	{"an MP3 file", true, 0, "\xff", mpegFrame(1, 2, 3)},
 	{"a raw AC-3 file", true, 0, "\x0b\x77", nil},
 }
 
@@ -90,10 +71,7 @@ func foreign(s *source) error {
 	if !slices.ContainsFunc(head, func(b byte) bool { return b != 0 }) {
 		return unsupported("The file starts with %d zero bytes, which is no audio format.", len(head))
 	}
-	for _, sig := range signatures {
-		if len(head) < sig.at || !strings.HasPrefix(string(head[sig.at:]), sig.magic) || sig.also != nil && !sig.also(head) {
-			continue
-		}
+	if sig, ok := knownAs(head); ok {
 		if sig.audio {
 			return unsupported("The file looks like %s; that format is not supported yet.", sig.name)
 		}
@@ -102,19 +80,19 @@ func foreign(s *source) error {
 	return unsupported("The file starts with %x, which no known audio format does.", head[:min(len(head), 12)])
 }
 
-func starts(magic string) func([]byte) bool {
-	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
+// knownAs finds the signature of a file.
+func knownAs(head []byte) (signature, bool) {
+	for _, sig := range signatures {
+		end := sig.at + len(sig.magic)
+		if len(head) >= end && string(head[sig.at:end]) == sig.magic && (sig.also == nil || sig.also(head)) {
+			return sig, true
+		}
+	}
+	return signature{}, false
 }
 
-// oggHolds tests for a codec's first packet on the first page (RFC 3533, section 6): behind 27 bytes and the lacing values.
-func oggHolds(packet string) func([]byte) bool {
-	return func(head []byte) bool {
-		if len(head) < 27 {
-			return false
-		}
-		at := 27 + int(head[26])
-		return len(head) >= at && bytes.HasPrefix(head[at:], []byte(packet))
-	}
+func starts(magic string) func([]byte) bool {
+	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
 }
 
 // isText is true of UTF-8 without control characters but for white space.
@@ -138,18 +116,4 @@ func isHTML(head []byte) bool {
 func isJSON(head []byte) bool {
 	text := strings.TrimSpace(string(head[:min(len(head), 64)]))
 	return isText(head) && (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "["))
-}
-
-// isTransportStream looks for the sync byte at the distance of packets (ISO 13818-1, section 2.4.3.2).
-func isTransportStream(head []byte) bool {
-	const packet = 188
-	return len(head) > 2*packet && head[packet] == 'G' && head[2*packet] == 'G'
-}
-
-// mpegFrame tests for the header of an MPEG audio frame of the given layers, as the header counts them (ISO 11172-3, section 2.4.1.3):
-// Layer I is 3, Layer III, MP3, is 1, and 0 is ADTS. The rate must not be the forbidden one.
-func mpegFrame(layers ...byte) func([]byte) bool {
-	return func(head []byte) bool {
-		return len(head) >= 4 && head[0] == 0xFF && head[1]&0xE0 == 0xE0 && slices.Contains(layers, head[1]>>1&3) && head[2]&0x0C != 0x0C
-	}
 }

@@ -15,7 +15,8 @@ type source struct {
 	size int64
 	head []byte
 
-	ffmpeg *ffmpeg.Command // decodes what is not decoded here; nil where there is none
+	ffmpeg  *ffmpeg.Command // decodes what is not decoded here; nil where there is none
+	peeking bool            // it is the start of an upload, and not worth a process
 }
 
 // headBytes is how much of a file is read to tell what it is. It covers the headers of most files.
@@ -43,7 +44,7 @@ func newSource(r io.ReaderAt, size int64) (*source, error) {
 func (s *source) from(n int64) (*source, error) {
 	rest, err := newSource(io.NewSectionReader(s, n, s.size-n), s.size-n)
 	if err == nil {
-		rest.ffmpeg = s.ffmpeg
+		rest.ffmpeg, rest.peeking = s.ffmpeg, s.peeking
 	}
 	return rest, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 )
 
 // stream is one track of coded audio as a demuxer found it: packets, and what it takes to decode them. newCodedTrack makes a track of it.
@@ -17,6 +18,8 @@ type stream struct {
 	skip      int64  // decoded frames at the start that are not to be heard: the encoder's delay
 	keep      int64  // frames behind those that are to be heard; unknown: all
 	loose     int64  // see about
+	bits      int    // see about; that of PCM follows from its codec
+	trims     bool   // packets may have frames that are not to be heard
 	warnings  []string
 	// packets starts at the first packet, each time anew. When only counting, the packets' data may be nil.
 	packets func(counting bool) packetReader
@@ -26,6 +29,8 @@ type stream struct {
 type packet struct {
 	data   []byte // valid until the next call
 	frames int64  // sample frames that it decodes to, at the stream's rate
+	// Of these, those at the start and at the end that are not to be heard, besides what the stream skips and keeps. Together they are at most frames.
+	lead, tail int64
 }
 
 // packetReader walks through a stream.
@@ -70,13 +75,25 @@ func newCodedTrack(s *source, st stream) (track, error) {
 			return nil, unsupported("The %s file holds %s, which is not supported.", st.container, st.codec.title)
 		}
 	}
-	return &codedTrack{source: s, stream: st, skip: st.skip, keep: st.keep, meta: about{
+	a := about{
 		container: st.container, codec: st.codec.name, rate: st.rate, channels: st.channels, claimed: st.claimed, held: unknown,
-		loose: st.loose, warnings: st.warnings,
-	}}, nil
+		loose: st.loose, bits: st.bits, warnings: st.warnings,
+	}
+	if st.codec.pcm != nil {
+		st.codec.pcm.describe(&a)
+	}
+	return &codedTrack{source: s, stream: st, skip: st.skip, keep: st.keep, meta: a}, nil
 }
 
-func (t *codedTrack) about() about { return t.meta }
+func (t *codedTrack) about() about {
+	a := t.meta
+	if s, ok := t.samples.(*packetSamples); ok {
+		if d, ok := s.decoder.(interface{ warnings() []string }); ok { // of what it decoded so far
+			a.warnings = append(slices.Clip(a.warnings), d.warnings()...)
+		}
+	}
+	return a
+}
 
 func (t *codedTrack) count(ctx context.Context, most int64) (int64, error) {
 	packets := t.stream.packets(true)
@@ -92,7 +109,7 @@ func (t *codedTrack) count(ctx context.Context, most int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		total += p.frames
+		total += p.frames - p.lead - p.tail
 	}
 	return t.heard(total), nil
 }
@@ -146,12 +163,65 @@ func (t *codedTrack) open(ctx context.Context) (sampleReader, error) {
 		}
 		return &packetSamples{packets: t.stream.packets(false), decoder: d, channels: t.stream.channels}, nil
 	}
-	return openFFmpeg(ctx, t.source.ffmpeg, t.stream)
+	samples, err := openFFmpeg(ctx, t.source.ffmpeg, t.stream)
+	if err == nil && t.stream.trims {
+		samples = &trimmedSamples{sampleReader: samples, packets: t.stream.packets(true), channels: t.stream.channels}
+	}
+	return samples, err
 }
 
 func (t *codedTrack) close() {
 	if t.samples != nil {
 		t.samples.close()
+	}
+}
+
+// trimmedSamples drops what is not to be heard of packets that another program decodes. It walks through them once more.
+type trimmedSamples struct {
+	sampleReader
+	packets            packetReader
+	channels           int
+	drop, pass, behind int64 // frames to come: not heard, heard, not heard
+}
+
+func (s *trimmedSamples) read(ctx context.Context, dst []float32) (int, error) {
+	for {
+		for s.drop+s.pass+s.behind == 0 {
+			p, err := s.packets.next(ctx)
+			if errors.Is(err, io.EOF) {
+				return 0, s.rest(ctx, dst)
+			}
+			if err != nil {
+				return 0, err
+			}
+			s.drop, s.pass, s.behind = p.lead, p.frames-p.lead-p.tail, p.tail
+		}
+		now := &s.drop
+		switch {
+		case s.drop > 0:
+		case s.pass > 0:
+			now = &s.pass
+		default:
+			now = &s.behind
+		}
+		n := int(min(int64(len(dst)/s.channels), *now))
+		n, err := s.sampleReader.read(ctx, dst[:n*s.channels])
+		if err != nil {
+			return 0, err
+		}
+		*now -= int64(n)
+		if now == &s.pass {
+			return n, nil
+		}
+	}
+}
+
+// rest waits for the other program's verdict, and drops what it gives beyond the packets.
+func (s *trimmedSamples) rest(ctx context.Context, dst []float32) error {
+	for {
+		if _, err := s.sampleReader.read(ctx, dst); err != nil {
+			return err
+		}
 	}
 }
 
@@ -179,7 +249,7 @@ func (s *packetSamples) read(ctx context.Context, dst []float32) (int, error) {
 		if got := int64(len(s.buf) / s.channels); got != p.frames {
 			return 0, broken("A packet of %d sample frames decodes to %d.", p.frames, got)
 		}
-		s.ready = s.buf
+		s.ready = s.buf[int(p.lead)*s.channels : int(p.frames-p.tail)*s.channels]
 	}
 	n := min(len(s.ready), len(dst)) / s.channels
 	copy(dst, s.ready[:n*s.channels])

@@ -4,6 +4,7 @@ import "context"
 
 // track is the audio of an opened file. It can be counted at any time, and decoded once.
 type track interface {
+	// about tells what the header says. Its warnings can be more after count and read, which may find some.
 	about() about
 	// count says how many sample frames are there to be heard. It may stop when there are more than most.
 	count(ctx context.Context, most int64) (int64, error)

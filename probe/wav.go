@@ -20,7 +20,9 @@ import (
 //   - A data chunk whose size is not known (all ones, or another placeholder of programs that write to a pipe; or 0 with bytes behind it that
 //     are no chunks) reaches to the end of the file.
 //   - Bytes behind the data that are no chunks count as audio that the header conceals.
-//   - The frame size (block align) must be channels x bytes per sample. The byte rate, the RIFF size and the fact chunk are not used.
+//   - The frame size (block align) must be channels x bytes per sample, but for 24 bits in 32 (place24). The byte rate and the RIFF size are not
+//     used, and the fact chunk only where samples are coded: see wavcoded.go.
+//   - Samples are what the fmt chunk says. That they look like another format's frames is no matter.
 
 func sniffWAV(head []byte) bool {
 	if len(head) < 12 || string(head[8:12]) != "WAVE" {
@@ -44,13 +46,15 @@ type wavFile struct {
 	ds64   uint64 // the data size of such
 	hasDS  bool
 	format *wavFormat
+	fact   uint32 // sample frames by the fact chunk; 0 if it does not say
 	meta   about
 
-	dataAt, dataBytes int64 // the whole frames that are decoded
+	dataAt, dataBytes int64 // what is decoded
+	hidden            int64 // bytes behind it that the header conceals
 	data              *wavData
 }
 
-func openWAV(_ context.Context, s *source) (track, error) {
+func openWAV(ctx context.Context, s *source) (track, error) {
 	w := &wavFile{source: s, order: binary.LittleEndian}
 	magic := string(s.head[:4])
 	w.wide = magic == "RF64" || magic == "BW64"
@@ -61,7 +65,35 @@ func openWAV(_ context.Context, s *source) (track, error) {
 	if err := w.walk(); err != nil {
 		return nil, err
 	}
-	return w, nil
+	return w.track(ctx)
+}
+
+// track makes a track of what place was told.
+func (w *wavFile) track(ctx context.Context) (track, error) {
+	switch {
+	case w.format.coding != nil:
+		return w.coded()
+	case w.format.tag == tagMP3:
+		return w.mp3(ctx)
+	}
+	return w.plain()
+}
+
+// plain makes a track of samples that are not coded.
+func (w *wavFile) plain() (track, error) {
+	f := w.format
+	if f.padded {
+		if err := w.place24(); err != nil {
+			return nil, err
+		}
+	}
+	t := newPCMTrack(w.source, f.pcm, w.meta, w.dataAt, w.dataBytes)
+	t.meta.held = f.frames(w.dataBytes + w.hidden)
+	if f.tag == tagPCM && f.pcm.bytes <= 4 && !f.padded {
+		w.meta, w.dataBytes = t.meta, t.samples.left
+		return w, nil
+	}
+	return t, nil
 }
 
 // wavChunk is a chunk's header.
@@ -134,6 +166,10 @@ func (w *wavFile) walk() error {
 			if err := w.parseDS64(c); err != nil {
 				return err
 			}
+		case "fact":
+			if err := w.parseFact(c); err != nil {
+				return err
+			}
 		}
 		if at, err = w.next(c.end(), c.size); err != nil {
 			return err
@@ -158,36 +194,52 @@ func (w *wavFile) parseDS64(c wavChunk) error {
 	return nil
 }
 
+// parseFact reads the number of sample frames.
+func (w *wavFile) parseFact(c wavChunk) error {
+	var b [4]byte
+	if int64(c.size) < int64(len(b)) {
+		return nil
+	}
+	if err := w.bytes(b[:], c.body); err != nil {
+		return err
+	}
+	w.fact = w.order.Uint32(b[:])
+	return nil
+}
+
 // setData decides which bytes are audio, how many frames they are, and how many the header claims.
 func (w *wavFile) setData(c wavChunk) error {
 	if w.format == nil {
 		return broken("The WAV file has no fmt chunk before its data.")
 	}
-	frame := int64(w.format.frameBytes())
 	there := w.size - c.body
 	claim, err := w.claimedBytes(c, there)
 	if err != nil {
 		return err
 	}
-	w.meta.codec, w.meta.rate, w.meta.channels = w.format.codec(w.order), w.format.rate, w.format.channels
-	w.meta.claimed = unknown
-	w.dataAt, w.dataBytes = c.body, there
-	held := there
+	hidden := int64(0)
 	if claim != unknown {
-		w.meta.claimed = claim / frame
-		w.dataBytes = min(claim, there)
-		concealed, err := w.concealed(c.body+w.dataBytes, claim)
-		if err != nil {
+		if hidden, err = w.concealed(c.body+min(claim, there), claim); err != nil {
 			return err
 		}
-		held = w.dataBytes + concealed
-		if durationOf(concealed/frame, w.format.rate) <= slack {
-			held = w.dataBytes // junk; it is not decoded
-		}
 	}
-	w.dataBytes -= w.dataBytes % frame
-	w.meta.held = held / frame
+	w.place(c.body, claim, hidden)
 	return nil
+}
+
+// place says where the data is: from at on, as many bytes as the header claims, or up to the end of the file where that is unknown; and how many bytes
+// the header conceals.
+func (w *wavFile) place(at, claim, hidden int64) {
+	f := w.format
+	w.meta.rate, w.meta.channels, w.meta.claimed = f.rate, f.channels, unknown
+	w.dataAt, w.dataBytes = at, w.size-at
+	if claim != unknown {
+		w.meta.claimed = f.frames(claim)
+		w.dataBytes = min(claim, w.dataBytes)
+	}
+	if durationOf(f.frames(hidden), f.rate) > slack { // less is junk
+		w.hidden = hidden
+	}
 }
 
 // claimedBytes is the data chunk's size by the header, or unknown.
@@ -258,36 +310,9 @@ func (w *wavFile) close() {}
 
 func (w *wavFile) read(_ context.Context, dst []float32) (int, error) {
 	if w.data == nil {
-		w.data = newWAVData(w.source, w.dataAt, w.dataBytes, w.format, w.order)
+		w.data = newWAVData(w.source, w.dataAt, w.dataBytes, w.format)
 	}
 	return w.data.read(dst)
 }
 
 var _ track = (*wavFile)(nil)
-
-// Kinds of samples, by format tag (RFC 2361 lists them).
-const (
-	tagPCM        = 0x0001
-	tagFloat      = 0x0003
-	tagALaw       = 0x0006
-	tagMuLaw      = 0x0007
-	tagExtensible = 0xFFFE
-)
-
-// wavTags names tags whose samples are coded in ways that are not decoded here.
-var wavTags = map[uint16]string{
-	0x0002: "Microsoft ADPCM", 0x0010: "OKI ADPCM", 0x0011: "IMA ADPCM", 0x0016: "G.723 ADPCM", 0x0020: "Yamaha ADPCM", 0x0022: "TrueSpeech",
-	0x0031: "GSM 6.10", 0x0040: "G.721 ADPCM", 0x0042: "G.723.1", 0x0045: "G.726 ADPCM", 0x0050: "MPEG Layer I or II", 0x0055: "MP3",
-	0x0064: "G.726 ADPCM", 0x0083: "G.729", 0x0092: "AC-3 over S/PDIF", 0x00FF: "AAC", 0x0160: "Windows Media Audio 1", 0x0161: "Windows Media Audio 2",
-	0x0162: "Windows Media Audio Pro", 0x0163: "Windows Media Audio Lossless", 0x0200: "Creative ADPCM", 0x028F: "ADPCM", 0x0270: "ATRAC3",
-	0x1610: "AAC", 0x2000: "AC-3", 0x2001: "DTS", 0x5756: "WavPack", 0x674F: "Vorbis", 0xA106: "AAC", 0xA109: "Speex", 0xF1AC: "FLAC",
-}
-
-// unsupportedTag refuses samples of a kind that is not decoded.
-func unsupportedTag(tag uint16) error {
-	name, ok := wavTags[tag]
-	if !ok {
-		return unsupported("The WAV file's samples are coded in an unknown way, tag 0x%04X.", tag)
-	}
-	return unsupported("The WAV file's samples are %s, which is not supported yet.", name)
-}

@@ -152,7 +152,7 @@ func TestWAVHeaders(t *testing.T) {
 		{"65 channels", riff(le, "RIFF", fmtChunk(le, tagPCM, 65, 16000, 16), data), 0, aviary.CodeAudioBroken, "65 channels"},
 		{"0 bits", riff(le, "RIFF", fmtChunk(le, tagPCM, 1, 16000, 0), data), 0, aviary.CodeAudioBroken, "0 bits"},
 		{"4 bits", riff(le, "RIFF", fmtChunk(le, tagPCM, 1, 16000, 4), data), 0, aviary.CodeAudioBroken, "4 bits"},
-		{"64-bit integers", riff(le, "RIFF", fmtChunk(le, tagPCM, 1, 16000, 64), data), 0, aviary.CodeAudioBroken, "64 bits"},
+		{"48-bit integers", riff(le, "RIFF", fmtChunk(le, tagPCM, 1, 16000, 48), data), 0, aviary.CodeAudioBroken, "48 bits"},
 		{"16-bit floats", riff(le, "RIFF", fmtChunk(le, tagFloat, 1, 16000, 16), data), 0, aviary.CodeAudioBroken, "16 bits"},
 		{"16-bit A-law", riff(le, "RIFF", fmtChunk(le, tagALaw, 1, 16000, 16), data), 0, aviary.CodeAudioBroken, "16 bits"},
 		{"wrong align", riff(le, "RIFF", chunk(le, "fmt ", put(le, uint16(1), uint16(1), uint32(16000), uint32(16000), uint16(1), uint16(16))), data), 0,
@@ -161,7 +161,7 @@ func TestWAVHeaders(t *testing.T) {
 		{"more valid bits than there are", riff(le, "RIFF", extensible(tagPCM, 1, 16000, 16, 24), data), 0, aviary.CodeAudioBroken, "24 valid bits"},
 		{"unknown extensible", riff(le, "RIFF", fmtChunk(le, tagExtensible, 1, 16000, 16, put(le, uint16(22), uint16(16), make([]byte, 20))...), data), 0,
 			aviary.CodeMediaTypeUnsupported, "unknown extensible"},
-		{"MP3 in WAV", riff(le, "RIFF", fmtChunk(le, 0x55, 1, 16000, 0), data), 0, aviary.CodeMediaTypeUnsupported, "MP3"},
+		{"MP3 in WAV that is none", riff(le, "RIFF", fmtChunk(le, tagMP3, 1, 16000, 0), data), 0, aviary.CodeAudioBroken, "MPEG audio"},
 		{"ADPCM in extensible", riff(le, "RIFF", extensible(0x11, 1, 16000, 8, 4), data), 0, aviary.CodeMediaTypeUnsupported, "IMA ADPCM"},
 		{"unknown tag", riff(le, "RIFF", fmtChunk(le, 0x1234, 1, 16000, 16), data), 0, aviary.CodeMediaTypeUnsupported, "0x1234"},
 	} {
@@ -213,7 +213,7 @@ func TestWAVWindows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newWAVData(s, 0, int64(len(data)), &wavFormat{tag: tagPCM, rate: 16000, channels: channels, bytes: 2}, le)
+	d := newWAVData(s, 0, int64(len(data)), &wavFormat{tag: tagPCM, rate: 16000, channels: channels, frameBytes: 2 * channels, pcm: pcmFormat{bytes: 2}})
 	d.windowBytes = 1000 // 166 frames and 4 bytes
 	block, got := make([]float32, 100), 0
 	for {

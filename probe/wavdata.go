@@ -12,11 +12,11 @@ import (
 	"github.com/go-audio/wav"
 )
 
-// wavData reads the samples of a WAV: frames of channels x bytes.
+// wavData reads the integer samples of a WAV: frames of channels x bytes, up to 4 of these. Others are pcmReader's.
 //
-// Integer samples are decoded by github.com/go-audio/wav. It is handed a WAV of our own making: a plain header of 44 bytes in front of the
+// They are decoded by github.com/go-audio/wav. It is handed a WAV of our own making: a plain header of 44 bytes in front of the
 // samples, always little-endian, so that nothing of the upload's header reaches it. Since its sizes have 32 bits, longer data is handed over in
-// windows, each as a WAV of its own. Float and companded samples, which it does not know, are converted here.
+// windows, each as a WAV of its own.
 type wavData struct {
 	samples     io.Reader // little-endian
 	format      *wavFormat
@@ -24,26 +24,21 @@ type wavData struct {
 	window      *wav.Decoder
 	windowBytes int64 // the most that a window holds
 	ints        audio.IntBuffer
-	raw         []byte
 	block       int // the most samples that are decoded at once: whole frames
 }
 
 // wavBlockSamples is how many samples of all channels are decoded at once; at least one frame.
 const wavBlockSamples = 8192
 
-func newWAVData(s *source, at, n int64, f *wavFormat, order binary.ByteOrder) *wavData {
+func newWAVData(s *source, at, n int64, f *wavFormat) *wavData {
 	block := max(wavBlockSamples/f.channels, 1) * f.channels
 	d := &wavData{format: f, left: n, windowBytes: maxWindowBytes, block: block}
 	swap := 1
-	if order == binary.BigEndian {
-		swap = f.bytes
+	if f.pcm.bigEndian {
+		swap = f.pcm.bytes
 	}
 	d.samples = &fullReader{r: s.section(at, n), swap: swap}
-	if f.tag == tagPCM {
-		d.ints.Data = make([]int, block)
-	} else {
-		d.raw = make([]byte, block*f.bytes)
-	}
+	d.ints.Data = make([]int, block)
 	return d
 }
 
@@ -68,22 +63,12 @@ func (r *fullReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read is track.read.
-func (d *wavData) read(dst []float32) (n int, err error) {
-	values := dst[:min(len(dst)/d.format.channels*d.format.channels, d.block)]
-	if d.format.tag == tagPCM {
-		n, err = d.integers(values)
-	} else {
-		n, err = d.others(values)
-	}
-	return n / d.format.channels, err
-}
-
 // maxWindowBytes is what one WAV of our making holds.
 const maxWindowBytes = 1 << 30
 
-// integers decodes through go-audio/wav, to values within ±1, and returns how many.
-func (d *wavData) integers(values []float32) (int, error) {
+// read is track.read.
+func (d *wavData) read(dst []float32) (int, error) {
+	values := dst[:min(len(dst)/d.format.channels*d.format.channels, d.block)]
 	for {
 		if d.window == nil && !d.nextWindow() {
 			return 0, io.EOF
@@ -97,20 +82,20 @@ func (d *wavData) integers(values []float32) (int, error) {
 			d.window = nil
 			continue
 		}
-		zero, scale := 0.0, 1/math.Ldexp(1, 8*d.format.bytes-1)
-		if d.format.bytes == 1 {
-			zero = 128 // 8 bits are unsigned
+		zero, scale := 0.0, 1/math.Ldexp(1, 8*d.format.pcm.bytes-1)
+		if d.format.pcm.kind == pcmUnsigned {
+			zero = 128
 		}
 		for i, v := range d.ints.Data[:n] {
 			values[i] = float32((float64(v) - zero) * scale)
 		}
-		return n, nil
+		return n / d.format.channels, nil
 	}
 }
 
 // nextWindow opens a WAV on the next bytes, if there are any.
 func (d *wavData) nextWindow() bool {
-	frame := int64(d.format.frameBytes())
+	frame := int64(d.format.frameBytes)
 	n := min(d.left, d.windowBytes/frame*frame)
 	if n == 0 {
 		return false
@@ -136,38 +121,9 @@ func plainHeader(f *wavFormat, n uint32) []byte {
 	h = binary.LittleEndian.AppendUint16(h, tagPCM)
 	h = binary.LittleEndian.AppendUint16(h, uint16(f.channels))
 	h = binary.LittleEndian.AppendUint32(h, uint32(f.rate))
-	h = binary.LittleEndian.AppendUint32(h, uint32(f.rate*f.frameBytes()))
-	h = binary.LittleEndian.AppendUint16(h, uint16(f.frameBytes()))
-	h = binary.LittleEndian.AppendUint16(h, uint16(8*f.bytes))
+	h = binary.LittleEndian.AppendUint32(h, uint32(f.rate*f.frameBytes))
+	h = binary.LittleEndian.AppendUint16(h, uint16(f.frameBytes))
+	h = binary.LittleEndian.AppendUint16(h, uint16(8*f.pcm.bytes))
 	h = append(h, "data"...)
 	return binary.LittleEndian.AppendUint32(h, n)
-}
-
-// others decodes float and companded samples and returns how many.
-func (d *wavData) others(values []float32) (int, error) {
-	b := d.raw[:len(values)*d.format.bytes]
-	n, err := d.samples.Read(b)
-	if err != nil {
-		return 0, err
-	}
-	n /= d.format.bytes
-	switch {
-	case d.format.tag == tagALaw:
-		for i := range n {
-			values[i] = aLaw[b[i]]
-		}
-	case d.format.tag == tagMuLaw:
-		for i := range n {
-			values[i] = muLaw[b[i]]
-		}
-	case d.format.bytes == 4:
-		for i := range n {
-			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-	default:
-		for i := range n {
-			values[i] = narrow(math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:])))
-		}
-	}
-	return n, nil
 }

@@ -26,7 +26,7 @@ const openAttemptSQL = `INSERT INTO attempts (job_id, attempt, worker, device, s
 func (s *sqlStore) StartAttempt(ctx context.Context, t aviary.Ticket, c aviary.Claim) (aviary.Job, error) {
 	const op = "store.start_attempt"
 	var job aviary.Job
-	err := s.update(ctx, op, func(tx *txn, now time.Time) error {
+	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
 		var err error
 		job, err = scanJob(tx.QueryRowContext(ctx, claimSQL, t.JobID, t.Generation, c.Worker, c.Device, stamp(now), stamp(now.Add(c.Lease)),
 			string(aviary.PhaseDecoding)))
@@ -55,7 +55,7 @@ RETURNING cancel_requested`
 // Heartbeat implements aviary.Attempting. A lease that has passed is renewed too, as long as the reaper has not been there.
 func (s *sqlStore) Heartbeat(ctx context.Context, ref aviary.AttemptRef, b aviary.Beat) (cancel bool, err error) {
 	const op = "store.heartbeat"
-	err = s.update(ctx, op, func(tx *txn, now time.Time) error {
+	err = s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
 		row := tx.QueryRowContext(ctx, heartbeatSQL, ref.JobID, ref.Attempt, stamp(now.Add(b.Lease)), string(b.Phase), micros(b.Progress))
 		err := row.Scan(&cancel)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -92,7 +92,7 @@ func (s *sqlStore) FinishAttempt(ctx context.Context, ref aviary.AttemptRef, t a
 	if err != nil {
 		return s.fail(op, err)
 	}
-	return s.update(ctx, op, func(tx *txn, now time.Time) error {
+	return s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
 		ok, err := changed(ctx, tx, succeedSQL, ref.JobID, ref.Attempt, anyLease, stamp(now), attention)
 		if err != nil {
 			return err
@@ -149,7 +149,10 @@ func (s *sqlStore) CancelAttempt(ctx context.Context, ref aviary.AttemptRef) err
 func (s *sqlStore) end(ctx context.Context, op string, ref aviary.AttemptRef,
 	how func(ctx context.Context, tx *txn, now time.Time) (aviary.State, error),
 ) error {
-	return s.update(ctx, op, func(tx *txn, now time.Time) error {
+	return s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
+		if err := s.hold(ctx, tx, ref.JobID); err != nil {
+			return err
+		}
 		state, err := how(ctx, tx, now)
 		if err == nil && state == "" {
 			return missed(ctx, tx, op, ref.JobID, aviary.ErrStale)
@@ -240,7 +243,7 @@ SELECT attempt, worker, device, started_at, ended_at, outcome, problem FROM atte
 func (s *sqlStore) Attempts(ctx context.Context, jobID string) ([]aviary.Attempt, error) {
 	const op = "store.attempts"
 	var list []aviary.Attempt
-	err := s.view(ctx, op, func(tx *txn) error {
+	err := s.view(ctx, op, func(ctx context.Context, tx *txn) error {
 		var err error
 		list, err = collect(ctx, tx, func(row scanner) (aviary.Attempt, error) {
 			a := aviary.Attempt{AttemptRef: aviary.AttemptRef{JobID: jobID}}

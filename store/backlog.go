@@ -9,16 +9,19 @@ import (
 	"github.com/aviary-asr/aviary"
 )
 
-const countersSQL = `SELECT state, priority, jobs, audio_us FROM counters`
+// The casts keep Postgres from adding up in decimals.
+const countersSQL = `
+SELECT state, priority, CAST(sum(jobs) AS BIGINT), CAST(sum(audio_us) AS BIGINT) FROM counters GROUP BY state, priority`
 
 // $1 class -> when the oldest waiting job was created, NULL if none waits.
-const oldestSQL = `SELECT min(created_at) FROM jobs WHERE state = 'queued' AND priority = $1`
+const oldestSQL = `SELECT min(created_at) FROM jobs INDEXED BY jobs_state WHERE state = 'queued' AND priority = $1`
 
 // Backlog implements aviary.Store: a dozen counters, and the first entry of an index for each class.
 func (s *sqlStore) Backlog(ctx context.Context) (aviary.Backlog, error) {
 	const op = "store.backlog"
-	b := aviary.Backlog{Classes: map[aviary.Priority]aviary.ClassBacklog{}, States: map[aviary.State]int{}}
-	err := s.view(ctx, op, func(tx *txn) error {
+	var b aviary.Backlog
+	err := s.view(ctx, op, func(ctx context.Context, tx *txn) error {
+		b = aviary.Backlog{Classes: map[aviary.Priority]aviary.ClassBacklog{}, States: map[aviary.State]int{}}
 		counts, err := readCounters(ctx, tx)
 		if err != nil {
 			return err
@@ -30,7 +33,10 @@ func (s *sqlStore) Backlog(ctx context.Context) (aviary.Backlog, error) {
 				b.Running.Audio += c.Audio
 			}
 		}
-		now := s.now()
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
 		for _, class := range aviary.Priorities() {
 			var oldest time.Time
 			if err := tx.QueryRowContext(ctx, oldestSQL, string(class)).Scan(fromStamp{&oldest}); err != nil {
@@ -86,14 +92,14 @@ const placeSQL = `SELECT created_at, seq, audio_us, priority FROM jobs WHERE id 
 // $1 class, $2 and $3 a position, $4 limit -> how many waiting jobs come before it, their audio, and the seq of the last one counted, from the
 // head of the queue.
 const headSQL = `
-SELECT count(*), coalesce(sum(audio_us), 0), coalesce(max(seq), 0) FROM (
-	SELECT seq, audio_us FROM jobs WHERE state = 'queued' AND priority = $1 AND (created_at, seq) < ($2, $3)
+SELECT count(*), CAST(coalesce(sum(audio_us), 0) AS BIGINT), coalesce(max(seq), 0) FROM (
+	SELECT seq, audio_us FROM jobs INDEXED BY jobs_state WHERE state = 'queued' AND priority = $1 AND (created_at, seq) < ($2, $3)
 	ORDER BY created_at, seq LIMIT $4) AS head`
 
 // The same from the tail of the queue: how many come after the position.
 const tailSQL = `
-SELECT count(*), coalesce(sum(audio_us), 0), coalesce(min(seq), 0) FROM (
-	SELECT seq, audio_us FROM jobs WHERE state = 'queued' AND priority = $1 AND (created_at, seq) > ($2, $3)
+SELECT count(*), CAST(coalesce(sum(audio_us), 0) AS BIGINT), coalesce(min(seq), 0) FROM (
+	SELECT seq, audio_us FROM jobs INDEXED BY jobs_state WHERE state = 'queued' AND priority = $1 AND (created_at, seq) > ($2, $3)
 	ORDER BY created_at DESC, seq DESC LIMIT $4) AS tail`
 
 // QueueAhead implements aviary.Store: all waiting jobs of the classes served before, and those of the same class that were created before. It
@@ -102,7 +108,8 @@ SELECT count(*), coalesce(sum(audio_us), 0), coalesce(min(seq), 0) FROM (
 func (s *sqlStore) QueueAhead(ctx context.Context, job aviary.Job) (jobs int, audio time.Duration, err error) {
 	const op = "store.queue_ahead"
 	var ahead aviary.Amount
-	err = s.view(ctx, op, func(tx *txn) error {
+	err = s.view(ctx, op, func(ctx context.Context, tx *txn) error {
+		ahead = aviary.Amount{}
 		var at position
 		var own time.Duration
 		var its aviary.Priority

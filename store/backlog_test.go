@@ -16,7 +16,7 @@ func fill(t testing.TB, s *sqlStore, n int) {
 WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $1)
 INSERT INTO jobs (id, state, priority, max_attempts, created_at, name, attention_mode, container, codec, sample_rate, channels,
 	audio_us, audio_bytes, audio_sha256, blob_key)
-SELECT 'job_' || n, 'queued', 'bulk', 3, $2 + n, '', '', 'flac', 'flac', 16000, 1, 1000000, 1, '', 'job_' || n FROM numbers`,
+SELECT 'job_' || n, 'queued', 'bulk', 3, CAST($2 AS BIGINT) + n, '', '', 'flac', 'flac', 16000, 1, 1000000, 1, '', 'job_' || n FROM numbers`,
 		n, time.Now().UnixMicro())
 	if err != nil {
 		t.Fatal(err)

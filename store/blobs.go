@@ -23,6 +23,9 @@ func OpenBlobs(ctx context.Context, url string) (aviary.Blobs, error) {
 	return open(ctx, rest)
 }
 
+// FreeBytes is the room that is left to this process in the file system of a folder; negative where that cannot be known.
+func FreeBytes(folder string) (int64, error) { return freeBytes(folder) }
+
 // checkKey refuses names that a backend could misread, above all paths: a key is 1 to 128 letters, digits, dots, dashes and underscores, and
 // does not start with a dot.
 func checkKey(op, key string) error {

@@ -10,15 +10,20 @@ import (
 )
 
 // $1 now. A delay that has run out is removed, so that the rest of the dispatcher never steps over the delayed.
-const ripenSQL = `UPDATE jobs INDEXED BY jobs_delayed SET not_before = NULL WHERE state = 'queued' AND not_before <= $1`
+const ripenSQL = `
+WITH ripe AS MATERIALIZED (
+	SELECT seq FROM jobs INDEXED BY jobs_delayed WHERE state = 'queued' AND not_before <= $1 FOR UPDATE SKIP LOCKED)
+UPDATE jobs SET not_before = NULL WHERE seq IN (SELECT seq FROM ripe)`
 
-// $1 now, $2 class, $3 limit -> id, generation and the order of each.
+// $1 now, $2 class, $3 limit -> id, generation and the order of each. What another transaction has locked is passed over, here and where else
+// many rows are looked for: it is being handed over or canceled, or its process is frozen, and nobody should have to wait for that. The rows
+// are picked once, before the update (MATERIALIZED): Postgres may otherwise pick anew for each row, and exceed the limit.
 const dispatchSQL = `
-UPDATE jobs SET generation = generation + 1, dispatched_at = $1
-WHERE seq IN (
+WITH picked AS MATERIALIZED (
 	SELECT seq FROM jobs INDEXED BY jobs_ready
 	WHERE state = 'queued' AND dispatched_at IS NULL AND not_before IS NULL AND priority = $2
-	ORDER BY created_at, seq LIMIT $3)
+	ORDER BY created_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED)
+UPDATE jobs SET generation = generation + 1, dispatched_at = $1 WHERE seq IN (SELECT seq FROM picked)
 RETURNING id, generation, created_at, seq`
 
 // Dispatch implements aviary.Dispatching.
@@ -29,7 +34,7 @@ func (s *sqlStore) Dispatch(ctx context.Context, class aviary.Priority, limit in
 		created, seq int64
 	}
 	var list []ticket
-	err := s.update(ctx, op, func(tx *txn, now time.Time) error {
+	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
 		if _, err := tx.ExecContext(ctx, ripenSQL, stamp(now)); err != nil {
 			return err
 		}
@@ -61,7 +66,7 @@ UPDATE jobs SET dispatched_at = NULL WHERE id = $1 AND generation = $2 AND state
 // is no error.
 func (s *sqlStore) Undispatch(ctx context.Context, t aviary.Ticket) error {
 	const op = "store.undispatch"
-	return s.update(ctx, op, func(tx *txn, _ time.Time) error {
+	return s.update(ctx, op, func(ctx context.Context, tx *txn, _ time.Time) error {
 		_, err := changed(ctx, tx, undispatchSQL, t.JobID, t.Generation)
 		return err
 	})
@@ -75,8 +80,10 @@ SELECT count(*) FROM jobs INDEXED BY jobs_dispatched WHERE state = 'queued' AND 
 func (s *sqlStore) Dispatched(ctx context.Context, class aviary.Priority) (int, error) {
 	const op = "store.dispatched"
 	var n int
-	err := s.read.QueryRowContext(ctx, dispatchedSQL, string(class)).Scan(&n)
-	return n, s.fail(op, err)
+	err := s.look(ctx, op, func(ctx context.Context) error {
+		return s.read.QueryRowContext(ctx, dispatchedSQL, string(class)).Scan(&n)
+	})
+	return n, err
 }
 
 // $1 the time before which they were handed over, $2 limit -> tickets, the oldest first.
@@ -87,12 +94,20 @@ WHERE state = 'queued' AND dispatched_at <= $1 ORDER BY dispatched_at LIMIT $2`
 // Stranded implements aviary.Dispatching.
 func (s *sqlStore) Stranded(ctx context.Context, age time.Duration, limit int) ([]aviary.Ticket, error) {
 	const op = "store.stranded"
-	list, err := collect(ctx, s.read, func(row scanner) (aviary.Ticket, error) {
-		var t aviary.Ticket
-		err := row.Scan(&t.JobID, &t.Generation, &t.Priority)
-		return t, err
-	}, strandedSQL, stamp(s.now().Add(-age)), max(limit, 0))
-	return list, s.fail(op, err)
+	var list []aviary.Ticket
+	err := s.look(ctx, op, func(ctx context.Context) error {
+		now, err := s.now(ctx, s.read)
+		if err != nil {
+			return err
+		}
+		list, err = collect(ctx, s.read, func(row scanner) (aviary.Ticket, error) {
+			var t aviary.Ticket
+			err := row.Scan(&t.JobID, &t.Generation, &t.Priority)
+			return t, err
+		}, strandedSQL, stamp(now.Add(-age)), max(limit, 0))
+		return err
+	})
+	return list, err
 }
 
 const undispatchAllSQL = `
@@ -102,7 +117,7 @@ UPDATE jobs INDEXED BY jobs_dispatched SET dispatched_at = NULL WHERE state = 'q
 func (s *sqlStore) UndispatchAll(ctx context.Context) (int, error) {
 	const op = "store.undispatch_all"
 	var n int64
-	err := s.update(ctx, op, func(tx *txn, _ time.Time) error {
+	err := s.update(ctx, op, func(ctx context.Context, tx *txn, _ time.Time) error {
 		res, err := tx.ExecContext(ctx, undispatchAllSQL)
 		if err != nil {
 			return err
@@ -116,7 +131,7 @@ func (s *sqlStore) UndispatchAll(ctx context.Context) (int, error) {
 // $1 now, $2 limit -> attempts without a sign of life, and how many workers the job had lost before.
 const lapsedSQL = `
 SELECT id, attempt, lost FROM jobs INDEXED BY jobs_leased
-WHERE state = 'running' AND lease_until <= $1 ORDER BY lease_until LIMIT $2`
+WHERE state = 'running' AND lease_until <= $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED`
 
 // lostDelay is the wait after the first lost worker; it doubles with each.
 const lostDelay = 5 * time.Second
@@ -125,7 +140,7 @@ const lostDelay = 5 * time.Second
 func (s *sqlStore) ReapLost(ctx context.Context, limit int) ([]aviary.Reaped, error) {
 	const op = "store.reap_lost"
 	var reaped []aviary.Reaped
-	err := s.update(ctx, op, func(tx *txn, now time.Time) error {
+	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
 		type lapsed struct {
 			ref  aviary.AttemptRef
 			lost int
@@ -138,6 +153,7 @@ func (s *sqlStore) ReapLost(ctx context.Context, limit int) ([]aviary.Reaped, er
 		if err != nil {
 			return err
 		}
+		reaped = nil
 		for _, l := range list {
 			state, err := reap(ctx, tx, now, l.ref, l.lost)
 			if err != nil {

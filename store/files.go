@@ -188,6 +188,16 @@ func (s *stagedFile) Write(p []byte) (int, error) {
 // ReadAt implements io.ReaderAt.
 func (s *stagedFile) ReadAt(p []byte, off int64) (int, error) { return s.file.ReadAt(p, off) }
 
+// WriteAt implements io.WriterAt, over bytes that were written before.
+func (s *stagedFile) WriteAt(p []byte, off int64) (int, error) {
+	const op = "blobs.write"
+	if off < 0 || int64(len(p)) > s.size-off {
+		return 0, aviary.WrapError(aviary.CodeInternal, op, fmt.Errorf("%d bytes at %d of %d", len(p), off, s.size), "The storage failed.")
+	}
+	n, err := s.file.WriteAt(p, off)
+	return n, blobError(op, err)
+}
+
 // Size implements aviary.Staged.
 func (s *stagedFile) Size() int64 { return s.size }
 

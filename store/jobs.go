@@ -9,11 +9,12 @@ import (
 	"github.com/aviary-asr/aviary"
 )
 
-// $1 id, $2 priority, $3 max attempts, $4 created at, $5 to $7 name, attention mode and labels, $8 to $14 audio, $15 blob key -> the job.
+// $1 id, $2 priority, $3 max attempts, $4 created at, $5 to $7 name, attention mode and labels, $8 to $14 audio, $15 and $16 blob keys,
+// $17 warnings, $18 channel -> the job.
 const insertJobSQL = `
 INSERT INTO jobs (id, state, priority, max_attempts, created_at, name, attention_mode, labels,
-	container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key)
-VALUES ($1, 'queued', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+	container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key, audio_key, audio_warnings, channel)
+VALUES ($1, 'queued', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 RETURNING ` + jobColumns
 
 // CreateJob implements aviary.Store.
@@ -23,56 +24,48 @@ func (s *sqlStore) CreateJob(ctx context.Context, job aviary.Job, limits aviary.
 	if err != nil {
 		return aviary.Job{}, aviary.WrapError(aviary.CodeOptionInvalid, op, err, "priority: %v.", err)
 	}
+	if err := checkTexts(op, job.Options); err != nil {
+		return aviary.Job{}, err
+	}
 	if job.MaxAttempts <= 0 {
 		job.MaxAttempts = aviary.DefaultMaxAttempts
 	}
-	var labels any // NULL where there are none
-	if len(job.Options.Labels) > 0 {
-		if labels, err = toJSON(job.Options.Labels); err != nil {
-			return aviary.Job{}, s.fail(op, err)
-		}
+	job.Options.Priority = priority
+	created, err := s.insertJob(ctx, op, job, limits, false)
+	if errors.Is(err, errCrowded) {
+		created, err = s.insertJob(ctx, op, job, limits, true)
 	}
-	var created aviary.Job
-	err = s.update(ctx, op, func(tx *txn, now time.Time) error {
-		if err := checkLimits(ctx, tx, op, job.Audio.Duration, limits); err != nil {
-			return err
-		}
-		var err error
-		a := job.Audio
-		created, err = scanJob(tx.QueryRowContext(ctx, insertJobSQL, job.ID, string(priority), job.MaxAttempts, stamp(now),
-			job.Options.Name, string(job.Options.Attention), labels,
-			a.Container, a.Codec, a.SampleRate, a.Channels, micros(a.Duration), a.Bytes, a.SHA256, job.BlobKey))
-		return err
-	})
 	if err != nil {
 		return aviary.Job{}, err
 	}
 	return created, nil
 }
 
-const waitingSQL = `SELECT sum(jobs), sum(audio_us) FROM counters WHERE state = 'queued'`
-
-// checkLimits refuses a job that would make the queue longer than limits allow.
-func checkLimits(ctx context.Context, tx *txn, op string, audio time.Duration, limits aviary.QueueLimits) error {
-	if limits == (aviary.QueueLimits{}) {
-		return nil
+// insertJob inserts a job if the limits allow. It fails with errCrowded if that can only be told alone.
+func (s *sqlStore) insertJob(ctx context.Context, op string, job aviary.Job, limits aviary.QueueLimits, alone bool) (created aviary.Job, err error) {
+	var labels, warnings any // NULL where there are none
+	if len(job.Options.Labels) > 0 {
+		if labels, err = toJSON(job.Options.Labels); err != nil {
+			return aviary.Job{}, s.fail(op, err)
+		}
 	}
-	var waiting aviary.Amount
-	row := tx.QueryRowContext(ctx, waitingSQL)
-	if err := row.Scan(&waiting.Jobs, fromMicros{&waiting.Audio}); err != nil {
+	if len(job.Audio.Warnings) > 0 {
+		if warnings, err = toJSON(job.Audio.Warnings); err != nil {
+			return aviary.Job{}, s.fail(op, err)
+		}
+	}
+	err = s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
+		if err := s.checkLimits(ctx, tx, op, job.Audio.Duration, limits, alone); err != nil {
+			return err
+		}
+		var err error
+		a, o := job.Audio, job.Options
+		created, err = scanJob(tx.QueryRowContext(ctx, insertJobSQL, job.ID, string(o.Priority), job.MaxAttempts, stamp(now),
+			o.Name, string(o.Attention), labels,
+			a.Container, a.Codec, a.SampleRate, a.Channels, micros(a.Duration), a.Bytes, a.SHA256, job.BlobKey, job.AudioKey, warnings, o.Channel))
 		return err
-	}
-	full := func(limit, actual float64, unit string) error {
-		return &aviary.Error{Code: aviary.CodeQueueFull, Op: op, Detail: "The queue takes no more for now.",
-			Limit: limit, Actual: actual, Unit: unit}
-	}
-	if limits.Jobs > 0 && waiting.Jobs+1 > limits.Jobs {
-		return full(float64(limits.Jobs), float64(waiting.Jobs+1), "jobs")
-	}
-	if limits.Audio > 0 && waiting.Audio > limits.Audio-audio { // not the sum, which could overflow
-		return full(limits.Audio.Seconds(), waiting.Audio.Seconds()+audio.Seconds(), "seconds")
-	}
-	return nil
+	})
+	return created, err
 }
 
 const jobSQL = `SELECT ` + jobColumns + ` FROM jobs WHERE id = $1`
@@ -80,8 +73,12 @@ const jobSQL = `SELECT ` + jobColumns + ` FROM jobs WHERE id = $1`
 // Job implements aviary.Store. A deleted job is returned as its tombstone.
 func (s *sqlStore) Job(ctx context.Context, id string) (aviary.Job, error) {
 	const op = "store.job"
-	job, err := jobIn(ctx, s.read, op, id)
-	return job, s.fail(op, err)
+	var job aviary.Job
+	err := s.look(ctx, op, func(ctx context.Context) (err error) {
+		job, err = jobIn(ctx, s.read, op, id)
+		return err
+	})
+	return job, err
 }
 
 func jobIn(ctx context.Context, q querier, op, id string) (aviary.Job, error) {
@@ -108,8 +105,11 @@ RETURNING ` + jobColumns
 func (s *sqlStore) Cancel(ctx context.Context, id string) (aviary.Job, error) {
 	const op = "store.cancel"
 	var job aviary.Job
-	err := s.update(ctx, op, func(tx *txn, now time.Time) error {
-		var err error
+	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
+		err := s.hold(ctx, tx, id)
+		if err != nil {
+			return err
+		}
 		job, err = scanJob(tx.QueryRowContext(ctx, cancelQueuedSQL, id, stamp(now), problemColumn(canceled)))
 		if errors.Is(err, sql.ErrNoRows) {
 			job, err = scanJob(tx.QueryRowContext(ctx, requestCancelSQL, id))
@@ -119,7 +119,10 @@ func (s *sqlStore) Cancel(ctx context.Context, id string) (aviary.Job, error) {
 		}
 		return err
 	})
-	return job, err
+	if err != nil {
+		return aviary.Job{}, err
+	}
+	return job, nil
 }
 
 // canceled is the problem of a job that a user stopped.
@@ -137,8 +140,11 @@ RETURNING ` + jobColumns
 func (s *sqlStore) Retry(ctx context.Context, id string) (aviary.Job, error) {
 	const op = "store.retry"
 	var job aviary.Job
-	err := s.update(ctx, op, func(tx *txn, _ time.Time) error {
-		var err error
+	err := s.update(ctx, op, func(ctx context.Context, tx *txn, _ time.Time) error {
+		err := s.hold(ctx, tx, id)
+		if err != nil {
+			return err
+		}
 		job, err = scanJob(tx.QueryRowContext(ctx, retrySQL, id))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
@@ -172,8 +178,11 @@ const purgeSQL = `DELETE FROM transcripts WHERE job_id = $1`
 func (s *sqlStore) Expire(ctx context.Context, id string, force bool) (aviary.Job, error) {
 	const op = "store.expire"
 	var was aviary.Job
-	err := s.update(ctx, op, func(tx *txn, now time.Time) error {
-		var err error
+	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
+		err := s.hold(ctx, tx, id)
+		if err != nil {
+			return err
+		}
 		if was, err = jobIn(ctx, tx, op, id); err != nil {
 			return err
 		}
@@ -211,12 +220,17 @@ func (s *sqlStore) Transcript(ctx context.Context, jobID string) (aviary.Transcr
 	const op = "store.transcript"
 	var state aviary.State
 	var t *aviary.Transcript
-	err := s.read.QueryRowContext(ctx, transcriptSQL, jobID).Scan(&state, fromJSON{&t})
+	err := s.look(ctx, op, func(ctx context.Context) error {
+		t = nil
+		err := s.read.QueryRowContext(ctx, transcriptSQL, jobID).Scan(&state, fromJSON{&t})
+		if errors.Is(err, sql.ErrNoRows) {
+			return notFound(op, jobID)
+		}
+		return err
+	})
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return aviary.Transcript{}, notFound(op, jobID)
 	case err != nil:
-		return aviary.Transcript{}, s.fail(op, err)
+		return aviary.Transcript{}, err
 	case t != nil:
 		return *t, nil
 	case state == aviary.StateExpired:

@@ -22,14 +22,26 @@ func (s *sqlStore) Jobs(ctx context.Context, q aviary.JobQuery) (aviary.JobPage,
 	if q.Limit < 1 || q.Limit > mostPerPage {
 		return aviary.JobPage{}, aviary.Errorf(aviary.CodeOptionInvalid, op, "limit: %d is not from 1 to %d.", q.Limit, mostPerPage)
 	}
-	from, err := s.position(ctx, op, q.After)
-	if err != nil {
-		return aviary.JobPage{}, s.fail(op, err)
+	if !storable(q.After) {
+		return aviary.JobPage{}, unknownCursor(op, q.After)
 	}
-	query, args := pageQuery(q, from)
-	jobs, err := collect(ctx, s.read, scanJob, query, args...)
+	for key, value := range q.Labels {
+		if !storable(key) || !storable(value) {
+			return aviary.JobPage{}, nil // no job has such a label
+		}
+	}
+	var jobs []aviary.Job
+	err := s.look(ctx, op, func(ctx context.Context) error {
+		from, err := s.position(ctx, op, q.After)
+		if err != nil {
+			return err
+		}
+		query, args := pageQuery(q, from)
+		jobs, err = collect(ctx, s.read, scanJob, query, args...)
+		return err
+	})
 	if err != nil {
-		return aviary.JobPage{}, s.fail(op, err)
+		return aviary.JobPage{}, err
 	}
 	page := aviary.JobPage{Jobs: jobs}
 	if len(jobs) > q.Limit {
@@ -52,9 +64,13 @@ func (s *sqlStore) position(ctx context.Context, op, id string) (*position, erro
 	var p position
 	err := s.read.QueryRowContext(ctx, positionSQL, id).Scan(&p.created, &p.seq)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, aviary.Errorf(aviary.CodeOptionInvalid, op, "cursor: there is no job %q to go on from.", id)
+		return nil, unknownCursor(op, id)
 	}
 	return &p, err
+}
+
+func unknownCursor(op, id string) error {
+	return aviary.Errorf(aviary.CodeOptionInvalid, op, "cursor: there is no job %q to go on from.", id)
 }
 
 // pageQuery lists one job more than asked for, which tells whether there is another page.
@@ -111,7 +127,7 @@ func (b *pageBuilder) span(table string) string {
 }
 
 func (b *pageBuilder) plain() string {
-	return "SELECT seq FROM jobs WHERE 1 = 1" + b.span("") + b.page("")
+	return "SELECT seq FROM jobs INDEXED BY jobs_created WHERE 1 = 1" + b.span("") + b.page("")
 }
 
 // byState takes one page from the index for each state and class, and the first of all these: a list of states in one condition would sort
@@ -121,7 +137,7 @@ func (b *pageBuilder) byState() string {
 	var branches []string
 	for _, state := range states {
 		for _, class := range aviary.Priorities() {
-			branches = append(branches, fmt.Sprintf("SELECT * FROM (SELECT created_at, seq FROM jobs WHERE state = %s AND priority = %s%s%s) AS b%d",
+			branches = append(branches, fmt.Sprintf("SELECT * FROM (SELECT created_at, seq FROM jobs INDEXED BY jobs_state WHERE state = %s AND priority = %s%s%s) AS b%d",
 				b.arg(string(state)), b.arg(string(class)), b.span(""), b.page(""), len(branches)))
 		}
 	}

@@ -2,12 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/aviary-asr/aviary"
 	"github.com/aviary-asr/aviary/store/storetest"
+	"github.com/aviary-asr/aviary/store/storetest/pgtest"
 )
 
 // durable is the SQLite store as it is used; volatile does not sync, so that thousands of operations take seconds on any disk.
@@ -25,7 +27,82 @@ func sqliteBackend(volatile bool) storetest.Backend {
 	}
 }
 
+// The same for Postgres.
+var (
+	durablePostgres  = postgresBackend(false)
+	volatilePostgres = postgresBackend(true)
+)
+
+func postgresBackend(volatile bool) storetest.Backend {
+	return storetest.Backend{
+		New: pgtest.Schema,
+		Open: func(url string, now func() time.Time) (aviary.Store, error) {
+			return Open(context.Background(), url, Options{Clock: now, LockWait: time.Minute, volatile: volatile})
+		},
+		Settle: func(t testing.TB, url string) {
+			for deadline := time.Now().Add(time.Minute); pgtest.Sessions(t, url) > 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the server has sessions of a process that is dead")
+				}
+			}
+		},
+	}
+}
+
 func TestMain(m *testing.M) { storetest.Main(m, durable) }
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, recycled(t, volatilePostgres))
+}
+
+// recycled gives the subtests of a test databases of those before, emptied: making one takes far longer than many a test.
+func recycled(parent *testing.T, b storetest.Backend) storetest.Backend {
+	free := make(chan string, 100)
+	free <- b.New(parent)
+	fresh := b.New
+	b.New = func(t testing.TB) (url string) {
+		select {
+		case url = <-free:
+		default:
+			url = fresh(parent)
+		}
+		t.Cleanup(func() { // after the test has closed its handles
+			pgtest.Exec(t, url, "SET synchronous_commit = off", "DELETE FROM jobs")
+			s, err := Open(context.Background(), url, Options{volatile: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := s.Backlog(context.Background())
+			if err := errors.Join(err, s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			for state, n := range b.States {
+				if n != 0 || b.Running.Audio != 0 {
+					t.Errorf("all jobs have been deleted, but %d are counted as %s, and %v as running", n, state, b.Running.Audio)
+				}
+			}
+			free <- url
+		})
+		return url
+	}
+	return b
+}
+
+func TestPostgresCrash(t *testing.T) {
+	t.Parallel()
+	storetest.RunCrash(t, durablePostgres)
+}
+
+func TestPostgresServerCrash(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t)
+	storetest.RunServerCrash(t, durablePostgres, server.Schema(t), func(t testing.TB) {
+		if err := errors.Join(server.Crash(), server.Start()); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
@@ -48,7 +125,14 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// openTest opens a fresh store, and gives access to its inside.
+// openPostgresTest opens a fresh Postgres store, and gives access to its inside.
+func openPostgresTest(t testing.TB, o Options) *sqlStore {
+	t.Helper()
+	o.volatile = true
+	return reopenTest(t, volatilePostgres.New(t), o)
+}
+
+// openTest opens a fresh SQLite store, and gives access to its inside.
 func openTest(t testing.TB, o Options) *sqlStore {
 	t.Helper()
 	return reopenTest(t, volatile.New(t), o)

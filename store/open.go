@@ -17,17 +17,14 @@ var ErrNewerSchema = errors.New("the database was written by a newer version of 
 
 // Options are the same for every backend.
 type Options struct {
-	Clock    func() time.Time // time.Now if nil
-	LockWait time.Duration    // how long a write waits for another process that is writing; 5 s if zero
+	Clock    func() time.Time // if nil, time.Now on SQLite, which one host has open, and the clock of the database on Postgres
+	LockWait time.Duration    // how long a write waits for another that is in its way; 5 s if zero
 
 	// volatile trades durability for speed, in tests that do not test durability.
 	volatile bool
 }
 
 func (o Options) withDefaults() Options {
-	if o.Clock == nil {
-		o.Clock = time.Now
-	}
 	if o.LockWait == 0 {
 		o.LockWait = 5 * time.Second
 	}
@@ -42,12 +39,21 @@ type backend struct {
 
 // backends says which URL scheme is served by what. A new database is a line here and a file beside sqlite.go.
 var backends = map[string]backend{
-	"sqlite": {open: openSQLite, migrate: migrateSQLite},
+	"sqlite":     {open: openSQLite, migrate: migrateSQLite},
+	"postgres":   {open: openPostgres, migrate: migratePostgres},
+	"postgresql": {open: openPostgres, migrate: migratePostgres},
 }
 
-// Open opens the store that url names: sqlite:PATH or sqlite:///PATH, where PATH is a file on a local disk. The file and its folder are
-// created where they are missing, and the schema is brought up to date; one from a newer program is refused with ErrNewerSchema.
-// Several processes of one host may have the same file open.
+// Open opens the store that url names, and brings its schema up to date; one from a newer program is refused with ErrNewerSchema.
+//
+// sqlite:PATH or sqlite:///PATH is a file on a local disk. The file and its folder are created where they are missing. Several processes of
+// one host may have the same file open.
+//
+// postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS is a database that exists, and that processes of many hosts may have open; several hosts
+// are separated by commas, and the primary among them is taken. Parameters are those of libpq (sslmode, sslrootcert, connect_timeout, search_path
+// and any other setting of a session), and pool_max_conns: how many connections each process opens at most, 12 if not given. Where the URL says
+// nothing, libpq's PG* variables and password file are asked. A server that does not keep what it acknowledges (synchronous_commit or
+// fsync off) is refused. A pooler in between has to pool sessions: settings of the session matter.
 func Open(ctx context.Context, url string, o Options) (aviary.Store, error) {
 	b, rest, err := pick("database", backends, url)
 	if err != nil {
@@ -72,7 +78,7 @@ func pick[T any](what string, table map[string]T, url string) (entry T, rest str
 	if !ok || !known {
 		names := slices.Sorted(maps.Keys(table))
 		if !ok {
-			return entry, "", fmt.Errorf("the %s URL has no scheme; known are %v, as in %s:PATH", what, names, names[0])
+			return entry, "", fmt.Errorf("the %s URL has no scheme before a colon; known are %v", what, names)
 		}
 		return entry, "", fmt.Errorf("the %s URL has the scheme %q; known are %v", what, scheme, names)
 	}

@@ -15,14 +15,15 @@ type querier interface {
 // pool is a set of connections, with statements that each of them parses only once: SQLite parses most of ours longer than it runs them.
 type pool struct {
 	*sql.DB
+	adapt    func(query string) string
 	prepared map[string]*sql.Stmt
 }
 
-// newPool takes over db. Other statements than those named here run too, and are parsed each time.
-func newPool(ctx context.Context, db *sql.DB, statements ...string) (*pool, error) {
-	p := &pool{DB: db, prepared: map[string]*sql.Stmt{}}
+// newPool takes over db. Other statements than those named here run too, and are parsed each time, unless the driver remembers them.
+func newPool(ctx context.Context, db *sql.DB, adapt func(query string) string, statements ...string) (*pool, error) {
+	p := &pool{DB: db, adapt: adapt, prepared: map[string]*sql.Stmt{}}
 	for _, query := range statements {
-		stmt, err := db.PrepareContext(ctx, query) //nolint:sqlclosecheck // kept, and ended by the end of db
+		stmt, err := db.PrepareContext(ctx, adapt(query)) //nolint:sqlclosecheck // kept, and ended by the end of db
 		if err != nil {
 			return nil, fmt.Errorf("prepare %s: %w", query, err)
 		}
@@ -35,14 +36,14 @@ func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *
 	if stmt := p.prepared[query]; stmt != nil {
 		return stmt.QueryRowContext(ctx, args...)
 	}
-	return p.DB.QueryRowContext(ctx, query, args...)
+	return p.DB.QueryRowContext(ctx, p.adapt(query), args...)
 }
 
 func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt := p.prepared[query]; stmt != nil {
 		return stmt.QueryContext(ctx, args...)
 	}
-	return p.DB.QueryContext(ctx, query, args...)
+	return p.DB.QueryContext(ctx, p.adapt(query), args...)
 }
 
 func (p *pool) begin(ctx context.Context, o *sql.TxOptions) (*txn, error) {
@@ -63,14 +64,14 @@ func (t *txn) QueryRowContext(ctx context.Context, query string, args ...any) *s
 	if stmt := t.pool.prepared[query]; stmt != nil {
 		return t.StmtContext(ctx, stmt).QueryRowContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 	}
-	return t.Tx.QueryRowContext(ctx, query, args...)
+	return t.Tx.QueryRowContext(ctx, t.pool.adapt(query), args...)
 }
 
 func (t *txn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt := t.pool.prepared[query]; stmt != nil {
 		return t.StmtContext(ctx, stmt).QueryContext(ctx, args...) //nolint:sqlclosecheck // closed by the caller
 	}
-	return t.Tx.QueryContext(ctx, query, args...)
+	return t.Tx.QueryContext(ctx, t.pool.adapt(query), args...)
 }
 
 // ExecContext shadows that of sql.Tx.
@@ -78,5 +79,5 @@ func (t *txn) ExecContext(ctx context.Context, query string, args ...any) (sql.R
 	if stmt := t.pool.prepared[query]; stmt != nil {
 		return t.StmtContext(ctx, stmt).ExecContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 	}
-	return t.Tx.ExecContext(ctx, query, args...)
+	return t.Tx.ExecContext(ctx, t.pool.adapt(query), args...)
 }

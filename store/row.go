@@ -11,7 +11,7 @@ import (
 
 // jobColumns are what scanJob reads, in its order.
 const jobColumns = `id, state, phase, name, attention_mode, priority, labels,
-	container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key, version, progress_us,
+	container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key, audio_key, audio_warnings, channel, version, progress_us,
 	attempt, generation, fails, lost, max_attempts, worker, device, cancel_requested, attention, problem,
 	created_at, started_at, finished_at, not_before, lease_until`
 
@@ -22,7 +22,8 @@ func scanJob(row scanner) (aviary.Job, error) {
 	var j aviary.Job
 	err := row.Scan(&j.ID, &j.State, &j.Phase, &j.Options.Name, &j.Options.Attention, &j.Options.Priority, fromJSON{&j.Options.Labels},
 		&j.Audio.Container, &j.Audio.Codec, &j.Audio.SampleRate, &j.Audio.Channels, fromMicros{&j.Audio.Duration},
-		&j.Audio.Bytes, &j.Audio.SHA256, &j.BlobKey, &j.Version, fromMicros{&j.Progress},
+		&j.Audio.Bytes, &j.Audio.SHA256, &j.BlobKey, &j.AudioKey,
+		fromJSON{&j.Audio.Warnings}, &j.Options.Channel, &j.Version, fromMicros{&j.Progress},
 		&j.Attempt, &j.Generation, &j.Fails, &j.Lost, &j.MaxAttempts, &j.Worker, &j.Device, &j.CancelRequested,
 		fromJSON{&j.Attention}, fromJSON{&j.Problem},
 		fromStamp{&j.CreatedAt}, fromStamp{&j.StartedAt}, fromStamp{&j.FinishedAt}, fromStamp{&j.NotBefore}, fromStamp{&j.LeaseUntil})

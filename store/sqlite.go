@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
@@ -18,7 +19,11 @@ import (
 	"github.com/aviary-asr/aviary"
 )
 
-var sqliteDialect = dialect{folder: "sqlite", goose: goose.DialectSQLite3, classify: classifySQLite}
+var sqliteDialect = dialect{
+	folder: "sqlite", goose: goose.DialectSQLite3, classify: classifySQLite,
+	adapt:    func(query string) string { return strings.ReplaceAll(query, " FOR UPDATE SKIP LOCKED", "") },
+	snapshot: sql.TxOptions{ReadOnly: true}, // every transaction reads one
+}
 
 // sqliteReaders is how many reads may run beside the one write. In WAL mode neither waits for the other.
 const sqliteReaders = 4
@@ -40,12 +45,16 @@ func openSQLite(ctx context.Context, rest string, o Options) (aviary.Store, erro
 	}
 	reader.SetMaxOpenConns(sqliteReaders)
 	reader.SetMaxIdleConns(sqliteReaders)
-	write, err1 := newPool(ctx, writer, writing...)
-	read, err2 := newPool(ctx, reader, reading...)
+	write, err1 := newPool(ctx, writer, sqliteDialect.adapt, writing...)
+	read, err2 := newPool(ctx, reader, sqliteDialect.adapt, reading...)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database %s: %w", path, explainSQLite(err)), reader.Close(), writer.Close())
 	}
-	return &sqlStore{dialect: sqliteDialect, read: read, write: write, clock: o.Clock}, nil
+	clock := o.Clock
+	if clock == nil {
+		clock = time.Now
+	}
+	return &sqlStore{dialect: sqliteDialect, read: read, write: write, clock: clock}, nil
 }
 
 func migrateSQLite(ctx context.Context, rest string, o Options) (Migration, error) {
@@ -118,6 +127,10 @@ func classifySQLite(op string, err error) error {
 	if !errors.As(err, &e) {
 		return aviary.WrapError(aviary.CodeInternal, op, err, "The store failed.")
 	}
+	switch {
+	case e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE && strings.Contains(e.Error(), "jobs.id"):
+		return taken(op, err)
+	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return aviary.WrapError(aviary.CodeStorageFull, op, err, "The server has no room for this.")
@@ -128,6 +141,11 @@ func classifySQLite(op string, err error) error {
 		return aviary.WrapError(aviary.CodeStorageFull, op, err, "The server has no room for this.")
 	}
 	return aviary.WrapError(aviary.CodeInternal, op, explainSQLite(err), "The store failed.")
+}
+
+// taken refuses a second job of the same id.
+func taken(op string, err error) error {
+	return aviary.WrapError(aviary.CodeStateConflict, op, err, "There is a job of this id already.")
 }
 
 // explainSQLite says in front of an error what an operator should know about it.

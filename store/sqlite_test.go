@@ -3,15 +3,17 @@ package store
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/pressly/goose/v3"
 
 	"github.com/aviary-asr/aviary"
 	"github.com/aviary-asr/aviary/migrations"
@@ -80,58 +82,43 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-func TestMigrate(t *testing.T) {
+// A job that an older version accepted runs under the newer one.
+func TestJobsOutliveMigrations(t *testing.T) {
 	t.Parallel()
-	files, err := fs.ReadDir(migrations.Files, "sqlite")
+	path := filepath.Join(t.TempDir(), "old.db")
+	old, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest := int64(len(files))
-	url := volatile.New(t)
-	for _, want := range []Migration{{From: 0, To: newest}, {From: newest, To: newest}} {
-		m, err := Migrate(t.Context(), url, Options{})
-		if err != nil || m != want {
-			t.Fatalf("got %+v, %v, want %+v", m, err, want)
-		}
-	}
-	reopenTest(t, url, Options{})
-}
-
-func TestMigrateAtOnce(t *testing.T) {
-	t.Parallel()
-	url := volatile.New(t)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			s, err := Open(t.Context(), url, Options{LockWait: time.Minute, volatile: true})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if _, err := s.Backlog(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func TestNewerSchemaIsRefused(t *testing.T) {
-	t.Parallel()
-	url := volatile.New(t)
-	s := reopenTest(t, url, Options{})
-	if _, err := s.write.ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)"); err != nil {
+	files, err := fs.Sub(migrations.Files, "sqlite")
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(t.Context(), url, Options{})
-	if !errors.Is(err, ErrNewerSchema) || !strings.Contains(err.Error(), "999") {
-		t.Errorf("Open: %v", err)
+	p, err := goose.NewProvider(goose.DialectSQLite3, old, files, goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := Migrate(t.Context(), url, Options{}); !errors.Is(err, ErrNewerSchema) {
-		t.Errorf("Migrate: %v", err)
+	if _, err := p.UpTo(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	_, err = old.ExecContext(t.Context(), `INSERT INTO jobs (id, state, priority, max_attempts, created_at, name, attention_mode, labels,
+		container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key)
+		VALUES ('job_1', 'queued', 'bulk', 3, 1, 'a.wav', '', NULL, 'wav', 'pcm_s16le', 8000, 1, 1000000, 16044, 'ab', 'job_1')`)
+	if err := errors.Join(err, old.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), "sqlite:"+path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	tickets, err := s.Dispatch(t.Context(), aviary.PriorityBulk, 10)
+	if err != nil || len(tickets) != 1 {
+		t.Fatalf("%v, %v", tickets, err)
+	}
+	job, err := s.StartAttempt(t.Context(), tickets[0], aviary.Claim{Worker: "w", Device: "cpu", Lease: time.Minute})
+	if err != nil || job.BlobKey != "job_1" || job.AudioKey != "" || job.Audio.Warnings != nil || job.Options.Channel != 0 {
+		t.Errorf("%+v, %v", job, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -13,18 +14,51 @@ import (
 )
 
 // dialect is what differs between databases, apart from how connections are opened. The statements themselves are SQL that SQLite and
-// Postgres both understand, with $1 for arguments, but for the clause INDEXED BY.
+// Postgres both understand, with $1 for arguments, but for two clauses, of which each database knows one: INDEXED BY and FOR UPDATE SKIP LOCKED.
+// Statements carry both, and adapt makes of them what the database understands.
 type dialect struct {
 	folder   string // in migrations
 	goose    goose.Dialect
 	classify func(op string, err error) error // gives a driver's error a code
+	adapt    func(query string) string
+
+	// lockSchema keeps other processes from migrating until unlock. Nil where the transactions of the migrations do so by themselves.
+	lockSchema func(ctx context.Context, db *sql.DB) (unlock func(), err error)
+
+	// again says whether a transaction failed for no fault of its own and may pass when it is tried again. committing: at its commit, where a
+	// failed connection leaves it open whether it did. Nil is never.
+	again func(err error, committing bool) remedy
+
+	// SQLite lets one transaction write at a time. Where several do, the rest of this is what they need; it is empty for SQLite.
+
+	clockSQL    string        // reads the time, when the store has no clock of its own
+	holdSQL     string        // $1 id: nobody else writes the job until the transaction ends
+	accepting   *acceptLocks  // how accepts keep within limits
+	snapshot    sql.TxOptions // of a transaction whose reads have to fit together
+	longestCall time.Duration // a call that takes longer is given up; zero is no limit
+}
+
+// remedy is what may help a transaction that has failed.
+type remedy int
+
+const (
+	remedyNone      remedy = iota
+	remedyWait             // another try after a moment
+	remedyReconnect        // another connection: this one is broken, as all of the pool may be
+)
+
+// acceptLocks are statements that lock the limits of the queue until the transaction ends, and return how many transactions the server can have
+// under way at once.
+type acceptLocks struct {
+	shared    string // beside others
+	exclusive string // alone
 }
 
 // sqlStore is aviary.Store on a SQL database.
 type sqlStore struct {
 	dialect
 	read, write *pool
-	clock       func() time.Time
+	clock       func() time.Time // nil for that of the database
 }
 
 var _ aviary.Store = (*sqlStore)(nil)
@@ -32,7 +66,7 @@ var _ aviary.Store = (*sqlStore)(nil)
 // writing and reading are the statements that run often enough to be prepared. Pages of lists are put together anew each time.
 var (
 	writing = []string{insertJobSQL, waitingSQL, jobSQL, cancelQueuedSQL, requestCancelSQL, retrySQL, expireSQL, purgeSQL, existsSQL,
-		ripenSQL, dispatchSQL, undispatchSQL, lapsedSQL, claimSQL, openAttemptSQL, heartbeatSQL, succeedSQL, insertTranscriptSQL,
+		ripenSQL, dispatchSQL, undispatchSQL, undispatchAllSQL, lapsedSQL, claimSQL, openAttemptSQL, heartbeatSQL, succeedSQL, insertTranscriptSQL,
 		cancelRunningSQL, requeueSQL, failSQL, endAttemptSQL}
 	reading = []string{jobSQL, existsSQL, transcriptSQL, attemptsSQL, positionSQL, countersSQL, oldestSQL, placeSQL, headSQL, tailSQL,
 		dispatchedSQL, strandedSQL}
@@ -41,32 +75,98 @@ var (
 // Close waits for what is under way. The last to close a file also merges the write-ahead log into it.
 func (s *sqlStore) Close() error { return errors.Join(s.read.Close(), s.write.Close()) }
 
-// update runs change in one transaction and commits it if change returns nil. now is read with the write lock held, so that rows carry
-// times in the order of their commits.
-func (s *sqlStore) update(ctx context.Context, op string, change func(tx *txn, now time.Time) error) error {
-	tx, err := s.write.begin(ctx, nil)
-	if err != nil {
-		return s.fail(op, err)
-	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	if err := change(tx, s.now()); err != nil {
-		return s.fail(op, err)
-	}
-	return s.fail(op, tx.Commit())
+// update runs change in one transaction and commits it if change returns nil. It may run change several times, each time in a new transaction.
+// now is a time at which the transaction had begun. On SQLite that is with the write lock held, so that rows carry times in the order of their
+// commits; on Postgres two transactions at the same time may commit in the other order.
+func (s *sqlStore) update(ctx context.Context, op string, change func(ctx context.Context, tx *txn, now time.Time) error) error {
+	return s.try(ctx, op, func(ctx context.Context) (committing bool, err error) {
+		tx, err := s.write.begin(ctx, nil)
+		if err != nil {
+			return false, err
+		}
+		defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+		now, err := s.now(ctx, tx)
+		if err == nil {
+			err = change(ctx, tx, now)
+		}
+		if err != nil {
+			return false, err
+		}
+		return true, tx.Commit()
+	})
 }
 
-// view runs look on one snapshot of the database.
-func (s *sqlStore) view(ctx context.Context, op string, look func(tx *txn) error) error {
-	tx, err := s.read.begin(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return s.fail(op, err)
-	}
-	defer tx.Rollback() //nolint:errcheck // it only read
-	return s.fail(op, look(tx))
+// view runs look on one snapshot of the database. It may run look several times.
+func (s *sqlStore) view(ctx context.Context, op string, look func(ctx context.Context, tx *txn) error) error {
+	return s.try(ctx, op, func(ctx context.Context) (committing bool, err error) {
+		tx, err := s.read.begin(ctx, &s.snapshot)
+		if err != nil {
+			return false, err
+		}
+		defer tx.Rollback() //nolint:errcheck // it only read
+		return false, look(ctx, tx)
+	})
 }
 
-// now is the clock's time as the database keeps it.
-func (s *sqlStore) now() time.Time { return s.clock().UTC().Truncate(time.Microsecond) }
+// look runs one query, or several that need not fit together. It may do so several times.
+func (s *sqlStore) look(ctx context.Context, op string, query func(ctx context.Context) error) error {
+	return s.try(ctx, op, func(ctx context.Context) (committing bool, err error) { return false, query(ctx) })
+}
+
+// mostTries is how often a transaction is tried that the database gives up for reasons of its own. Broken connections do not count, as long as
+// they can be those that were in the pool.
+const mostTries = 4
+
+// try runs do until it passes, or fails in a way that another try would not mend.
+func (s *sqlStore) try(ctx context.Context, op string, do func(ctx context.Context) (committing bool, err error)) error {
+	if s.longestCall > 0 {
+		limited, cancel := context.WithTimeout(ctx, s.longestCall)
+		defer cancel()
+		ctx = limited
+	}
+	pooled := s.write.Stats().OpenConnections + s.read.Stats().OpenConnections
+	for n := 1; ; {
+		committing, err := do(ctx)
+		if err == nil || s.again == nil {
+			return s.fail(op, err)
+		}
+		switch cure := s.again(err, committing); {
+		case cure == remedyReconnect && pooled > 0:
+			pooled--
+			continue
+		case cure == remedyNone || n == mostTries:
+			return s.fail(op, err)
+		}
+		n++
+		pause := time.Duration(1+rand.IntN(10<<n)) * time.Millisecond // at random: those that met should not meet again
+		select {
+		case <-ctx.Done():
+			return s.fail(op, errors.Join(ctx.Err(), err))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// now is the time as the database keeps it: of the clock that the store was given, or of the database. The hosts of several stores on one
+// database need not agree on the time.
+func (s *sqlStore) now(ctx context.Context, q querier) (time.Time, error) {
+	if s.clock != nil {
+		return s.clock().UTC().Truncate(time.Microsecond), nil
+	}
+	var now time.Time
+	err := q.QueryRowContext(ctx, s.clockSQL).Scan(fromStamp{&now})
+	return now, err
+}
+
+// hold keeps others from writing a job until the transaction ends. What takes more than one statement to read and change a job has to hold
+// it: otherwise the job could change between them, and each could find that it is about something else. The next statement sees the job as it is then.
+func (s *sqlStore) hold(ctx context.Context, tx *txn, id string) error {
+	if s.holdSQL == "" {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, s.holdSQL, id)
+	return err
+}
 
 // fail names the operation and, where the database said why, the kind of failure.
 func (s *sqlStore) fail(op string, err error) error {
@@ -76,7 +176,7 @@ func (s *sqlStore) fail(op string, err error) error {
 		return nil
 	case errors.As(err, &known):
 		return err
-	case errors.Is(err, aviary.ErrStale), errors.Is(err, aviary.ErrNotClaimable),
+	case errors.Is(err, aviary.ErrStale), errors.Is(err, aviary.ErrNotClaimable), errors.Is(err, errCrowded),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", op, err)
 	}

@@ -1,8 +1,8 @@
 // Package flac reads the frames of a FLAC stream (RFC 9639): it counts their samples without decoding them, or decodes them. It knows
-// neither metadata blocks, but for STREAMINFO, nor containers: whoever holds the bytes of frames can use it.
+// neither metadata blocks, but for STREAMINFO, nor containers: whoever holds the bytes of frames can use it. It also writes mono files: see Encoder.
 //
-// It is written for bytes from strangers. It holds a window of 64 kB and, when decoding, one frame (at most 65,536 x 8 samples); it allocates
-// nothing by a claim of the stream; the cost of counting is linear in the bytes, not in the samples (a constant subframe of any length
+// The Decoder is written for bytes from strangers. It holds a window of 64 kB and, when decoding, one frame (at most 65,536 x 8 samples); it
+// allocates nothing by a claim of the stream; the cost of counting is linear in the bytes, not in the samples (a constant subframe of any length
 // costs ten bytes); every frame is held against its checksums and against STREAMINFO. It covers what the format has: 4 to 32 bits, 1 to 8
 // channels, all predictors and residual codings. Sample counts of the stream's header are never believed.
 package flac
@@ -41,6 +41,12 @@ type Decoder struct {
 // NewDecoder reads frames from r, which starts with the first.
 func NewDecoder(r io.Reader, info StreamInfo) *Decoder {
 	return &Decoder{info: info, bits: newBitReader(r)}
+}
+
+// Reset starts over with the frames of r, in the same memory: for containers that keep each frame in a packet.
+func (d *Decoder) Reset(r io.Reader) {
+	*d.bits = bitReader{src: r, buf: d.bits.buf}
+	d.offset, d.decoded = 0, 0
 }
 
 // Offset is the number of bytes read as whole frames.

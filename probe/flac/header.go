@@ -8,6 +8,7 @@ import (
 // StreamInfo is the first metadata block of a stream (RFC 9639, section 8.2).
 type StreamInfo struct {
 	MinBlock, MaxBlock int      // sample frames in a frame
+	MinFrame, MaxFrame int      // bytes of a frame; 0 where the encoder did not know
 	Rate               int      // Hz
 	Channels           int      // 1 to 8
 	Bits               int      // of a sample, 4 to 32
@@ -24,6 +25,8 @@ func ParseStreamInfo(b [StreamInfoBytes]byte) (StreamInfo, error) {
 	s := StreamInfo{
 		MinBlock: int(binary.BigEndian.Uint16(b[0:])),
 		MaxBlock: int(binary.BigEndian.Uint16(b[2:])),
+		MinFrame: int(b[4])<<16 | int(b[5])<<8 | int(b[6]),
+		MaxFrame: int(b[7])<<16 | int(b[8])<<8 | int(b[9]),
 		Rate:     int(v >> 44),
 		Channels: int(v>>41&7) + 1,
 		Bits:     int(v>>36&31) + 1,
@@ -37,6 +40,17 @@ func ParseStreamInfo(b [StreamInfoBytes]byte) (StreamInfo, error) {
 		return s, damaged("%d bits per sample", s.Bits)
 	}
 	return s, nil
+}
+
+// Bytes is the body of the block. The fields must be within their ranges.
+func (s StreamInfo) Bytes() (b [StreamInfoBytes]byte) {
+	binary.BigEndian.PutUint16(b[0:], uint16(s.MinBlock))
+	binary.BigEndian.PutUint16(b[2:], uint16(s.MaxBlock))
+	b[4], b[5], b[6] = byte(s.MinFrame>>16), byte(s.MinFrame>>8), byte(s.MinFrame)
+	b[7], b[8], b[9] = byte(s.MaxFrame>>16), byte(s.MaxFrame>>8), byte(s.MaxFrame)
+	binary.BigEndian.PutUint64(b[10:], uint64(s.Rate)<<44|uint64(s.Channels-1)<<41|uint64(s.Bits-1)<<36|uint64(s.Samples))
+	copy(b[18:], s.MD5[:])
+	return b
 }
 
 // MaxHeaderBytes is the length of the longest frame header.
@@ -136,8 +150,11 @@ func (t *tail) rate(code uint8, stream int) int {
 	case 14:
 		return t.uint(2) * 10
 	}
-	return []int{0, 88200, 176400, 192000, 8000, 16000, 22050, 24000, 32000, 44100, 48000, 96000}[code]
+	return rates[code]
 }
+
+// rates are those that have a code of their own; 0 is that of STREAMINFO.
+var rates = [12]int{0, 88200, 176400, 192000, 8000, 16000, 22050, 24000, 32000, 44100, 48000, 96000}
 
 // codedNumber reads a number of up to 36 bits in the manner of UTF-8, and says how many bytes it has.
 func codedNumber(b []byte) (v uint64, n int, ok bool) {

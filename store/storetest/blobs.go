@@ -18,6 +18,7 @@ func RunBlobs(t *testing.T, open func(t testing.TB) aviary.Blobs) {
 		"a blob comes back":      testBlobRoundTrip,
 		"nothing before commit":  testBlobInvisible,
 		"reading while staged":   testBlobStagedReads,
+		"writing over":           testBlobWriteAt,
 		"discard leaves nothing": testBlobDiscard,
 		"a key is taken once":    testBlobTaken,
 		"delete":                 testBlobDelete,
@@ -84,6 +85,29 @@ func testBlobRoundTrip(t *testing.T, b aviary.Blobs) {
 	if n != 2 || !errors.Is(err, io.EOF) || string(part[:n]) != "89" {
 		t.Errorf("reading across the end: %d, %v, %q", n, err, part[:n])
 	}
+}
+
+// What was written can be written over before the commit, and nothing else.
+func testBlobWriteAt(t *testing.T, b aviary.Blobs) {
+	staged := stage(t, b, []byte("0123456789"))
+	for at, text := range map[int64]string{0: "ab", 4: "cd", 9: "z", 10: ""} {
+		if n, err := staged.WriteAt([]byte(text), at); err != nil || n != len(text) {
+			t.Errorf("writing %q at %d: %d, %v", text, at, n, err)
+		}
+	}
+	for at, text := range map[int64]string{9: "xy", 10: "x", 11: "", -1: "x"} {
+		if _, err := staged.WriteAt([]byte(text), at); err == nil {
+			t.Errorf("writing %q at %d of 10 bytes: no error", text, at)
+		}
+	}
+	if _, err := staged.Write([]byte("!")); err != nil {
+		t.Error(err)
+	}
+	same(t, "size", staged.Size(), int64(11))
+	if err := errors.Join(staged.Commit(t.Context(), "over"), staged.Discard()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "content", string(read(t, b, "over")), "ab23cd678z!")
 }
 
 func testBlobInvisible(t *testing.T, b aviary.Blobs) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,15 +39,47 @@ func testCreate(t *testing.T, b Backend) {
 		f := fresh(t, b)
 		first := f.create(bulk)
 		again := draft(f.ids, interactive)
-		if _, err := f.CreateJob(ctx, again, aviary.QueueLimits{}); err == nil {
-			t.Fatal("a second job of the same id was accepted")
-		}
+		same(t, "a second job of the same id", kind(second(f.CreateJob(ctx, again, aviary.QueueLimits{}))), string(aviary.CodeStateConflict))
 		same(t, "first job", f.job(first.ID), first)
 		checkInvariants(t, f.Store)
 	})
+	t.Run("texts", func(t *testing.T) { t.Parallel(); testTexts(t, b) })
 	t.Run("limits", func(t *testing.T) { t.Parallel(); testLimits(t, b) })
 	t.Run("unknown ids", func(t *testing.T) { t.Parallel(); testUnknown(t, b) })
 	t.Run("a context that has ended", func(t *testing.T) { t.Parallel(); testEndedContext(t, b) })
+}
+
+// What a user writes is kept as it is, or refused as a whole.
+func testTexts(t *testing.T, b Backend) {
+	f := fresh(t, b)
+	long := strings.Repeat("ä", 500)
+	for name, c := range map[string]struct {
+		options aviary.Options
+		want    string
+	}{
+		"everything odd":   {aviary.Options{Name: "\x01\u2028\U0001F600'\"\\$1;--", Labels: map[string]string{"\x7f'\"\\": "\t$1 \u0000x"[:4]}}, ""},
+		"the longest":      {aviary.Options{Name: long + long, Labels: map[string]string{long: long}}, ""},
+		"a NUL in a name":  {aviary.Options{Name: "a\x00b"}, "option_invalid"},
+		"a NUL in a key":   {aviary.Options{Labels: map[string]string{"a\x00": "b"}}, "option_invalid"},
+		"a NUL in a value": {aviary.Options{Labels: map[string]string{"a": "\x00"}}, "option_invalid"},
+		"no UTF-8":         {aviary.Options{Name: "a\xff"}, "option_invalid"},
+		"no UTF-8 label":   {aviary.Options{Labels: map[string]string{"a": "\xc3"}}, "option_invalid"},
+		"a longer key":     {aviary.Options{Labels: map[string]string{long + "x": ""}}, "option_invalid"},
+		"a longer value":   {aviary.Options{Labels: map[string]string{"x": long + "x"}}, "option_invalid"},
+	} {
+		job := draft(1, bulk)
+		job.ID = "job_" + strings.ReplaceAll(name, " ", "_")
+		c.options.Priority = bulk
+		job.Options = c.options
+		_, err := f.CreateJob(t.Context(), job, aviary.QueueLimits{})
+		same(t, name, kind(err), c.want)
+		if c.want != "" {
+			same(t, "row of a refused job", kind(second(f.Job(t.Context(), job.ID))), "not_found")
+			continue
+		}
+		same(t, name, f.job(job.ID).Options, c.options)
+		same(t, name+", found by its labels", idsOf(allJobs(t, f.Store, aviary.JobQuery{Limit: 9, Labels: c.options.Labels})), []string{job.ID})
+	}
 }
 
 func testLimits(t *testing.T, b Backend) {
@@ -121,8 +154,10 @@ func calls(s aviary.Store, id string) map[string]func(ctx context.Context) error
 func testUnknown(t *testing.T, b Backend) {
 	f := fresh(t, b)
 	f.create(bulk)
-	for name, call := range calls(f.Store, "job_nobody") {
-		same(t, name, kind(call(t.Context())), "not_found")
+	for _, id := range []string{"job_nobody", "", "job_\x00", "job_\xff", strings.Repeat("x", 10_000), "' OR 1=1 --"} {
+		for name, call := range calls(f.Store, id) {
+			same(t, fmt.Sprintf("%s of %.20q", name, id), kind(call(t.Context())), "not_found")
+		}
 	}
 	// A ticket that cannot be taken back needs no taking back.
 	f.must(f.Undispatch(t.Context(), aviary.Ticket{JobID: "job_nobody", Generation: 1}))

@@ -128,6 +128,8 @@ func testListLabels(t *testing.T, f *fixture) {
 			"a label and states":    {aviary.JobQuery{Labels: map[string]string{"color": "red"}, States: []aviary.State{"canceled", "failed"}}, red[1:2]},
 			"a label and a time":    {aviary.JobQuery{Labels: map[string]string{"color": "red"}, CreatedAfter: f.job(red[2]).CreatedAt}, red[3:]},
 			"a value nobody has":    {aviary.JobQuery{Labels: map[string]string{"color": "re"}}, nil},
+			"a value nobody can":    {aviary.JobQuery{Labels: map[string]string{"color": "red\x00"}}, nil},
+			"a key nobody can have": {aviary.JobQuery{Labels: map[string]string{"\xff": "red"}}, nil},
 			"a label nobody has":    {aviary.JobQuery{Labels: map[string]string{"mood": "red"}}, nil},
 			"one that two have not": {aviary.JobQuery{Labels: map[string]string{"n": "1", "color": "red"}}, nil},
 		} {
@@ -146,6 +148,7 @@ func testListRefusals(t *testing.T, f *fixture) {
 		"a negative limit":  {Limit: -1},
 		"a limit too large": {Limit: 201},
 		"an unknown cursor": {Limit: 1, After: job.ID + "x"},
+		"no cursor at all":  {Limit: 1, After: job.ID + "\x00"},
 	} {
 		_, err := f.Jobs(t.Context(), q)
 		same(t, name, kind(err), string(aviary.CodeOptionInvalid))

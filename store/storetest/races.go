@@ -18,7 +18,10 @@ func testRaces(t *testing.T, b Backend) {
 		"one attempt, many ends":        raceEnds,
 		"one place left in the queue":   raceLimits,
 		"one waiting job, many tickets": raceDispatch,
+		"a cancel and a release":        raceCancel,
+		"a silent worker and a reaper":  raceReaper,
 		"a whole day's work":            raceWork,
+		"everything at once":            raceStorm,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

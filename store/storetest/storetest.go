@@ -1,6 +1,7 @@
 // Package storetest is the conformance suite of stores: what every aviary.Store and every aviary.Blobs must do, whatever it is built on.
 // Run drives a store through each transition from each state, through thousands of random operations beside a model in memory, through
-// races of goroutines and of handles; RunCrash kills a process that is writing. It knows no backend, and reaches into none.
+// races of goroutines and of handles; RunCrash kills a process that is writing, RunServerCrash the server that it writes to. It knows no backend,
+// and reaches into none.
 package storetest
 
 import (
@@ -21,8 +22,10 @@ import (
 type Backend struct {
 	// New makes an empty database and returns its URL.
 	New func(t testing.TB) string
-	// Open opens a handle on a database of New, with a clock. The suite closes it.
+	// Open opens a handle on a database of New, with a clock; nil is the store's own. The suite closes it.
 	Open func(url string, now func() time.Time) (aviary.Store, error)
+	// Settle waits until nothing of a killed process is under way on a database any more. Nil where all ends with the process.
+	Settle func(t testing.TB, url string)
 }
 
 // Main is what TestMain of a backend's tests calls: it runs them, and looks for goroutines that are left. When the crash test starts the
@@ -125,10 +128,10 @@ const (
 func draft(n int, class aviary.Priority) aviary.Job {
 	id := fmt.Sprintf("job_%026d", n)
 	return aviary.Job{
-		ID: id, BlobKey: id, MaxAttempts: 3,
-		Options: aviary.Options{Name: fmt.Sprintf("Ärger im Büro %d.flac", n), Attention: aviary.AttentionAuto, Priority: class},
+		ID: id, BlobKey: id, AudioKey: id + ".flac", MaxAttempts: 3,
+		Options: aviary.Options{Name: fmt.Sprintf("Ärger im Büro %d.flac", n), Attention: aviary.AttentionAuto, Channel: n % 3, Priority: class},
 		Audio: aviary.Audio{Container: "flac", Codec: "flac", SampleRate: 44100, Channels: 2, Duration: time.Duration(n) * time.Second,
-			Bytes: int64(n) * 1000, SHA256: fmt.Sprintf("%064x", n)},
+			Bytes: int64(n) * 1000, SHA256: fmt.Sprintf("%064x", n), Warnings: []string{"Ein „Hinweis“."}},
 	}
 }
 

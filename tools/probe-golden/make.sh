@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the golden files of package probe and of probe/flac. It needs ffmpeg 5 or later with libsoxr and the reference encoder flac 1.4 or
-# later (on Debian: apt install ffmpeg flac). Tests need neither. Run it from the root of the repository:
+# later, SoX and MKVToolNix (on Debian: apt install ffmpeg flac sox mkvtoolnix). Tests need none of them. Run it from the root of the repository:
 #
 #   tools/probe-golden/make.sh
 #
@@ -93,3 +93,146 @@ for f in wav_8k_mono_u8.wav wav_22050_mono_s16.wav wav_8k_alaw.wav rf64_16k.wav 
 done
 for f in wav_11025_stereo_s16.wav flac_96k_stereo_s24.flac; do decode "$f" 2 "probe/testdata/$f"; done
 decode flac_44k1_5p1.flac 6 probe/testdata/flac_44k1_5p1.flac
+
+# Containers: 25 ms of a tone in each codec and byte order that they have, mono at 16 kHz, so that nothing is mixed or resampled, and all samples that
+# ffmpeg decodes from it. IMA ADPCM is decoded by SoX: see below.
+# contain NAME.CONTAINER CODEC DECODER
+contain() {
+	ffmpeg -v error -y -f lavfi -i "aevalsrc=exprs=0.5*sin(2*PI*440*t)+0.3*sin(2*PI*1000*t):s=16000:d=0.025" \
+		-fflags +bitexact -flags:a +bitexact -c:a "$2" "$golden/$1"
+	case $3 in
+	ffmpeg) ffmpeg -v error -y -i "$golden/$1" -f f32le "$golden/$1.f32" ;;
+	sox) sox "$golden/$1" -t f32 "$golden/$1.f32" ;;
+	esac
+}
+for codec in s8 s16be s24be s32be; do contain pcm_$codec.aiff pcm_$codec ffmpeg; done
+for codec in s16le f32be f64be alaw mulaw; do contain pcm_$codec.aifc pcm_$codec ffmpeg; done
+for codec in s8 s16be s24be s32be f32be f64be alaw mulaw; do contain pcm_$codec.au pcm_$codec ffmpeg; done
+for codec in s8 s16be s16le s24be s24le s32be s32le f32be f32le f64be f64le alaw mulaw; do contain pcm_$codec.caf pcm_$codec ffmpeg; done
+for codec in u8 s16le s24le s32le f32le f64le alaw mulaw; do contain pcm_$codec.w64 pcm_$codec ffmpeg; done
+for codec in s8 u8 s16be s16le s24be s24le s32be s32le f32be f32le f64be f64le alaw mulaw; do contain pcm_$codec.mov pcm_$codec ffmpeg; done
+contain pcm_s64le.wav pcm_s64le ffmpeg
+contain adpcm_ms.wav adpcm_ms ffmpeg
+contain adpcm_ms.w64 adpcm_ms ffmpeg
+contain adpcm_ima_wav.wav adpcm_ima_wav sox
+contain adpcm_ima_qt.aifc adpcm_ima_qt ffmpeg
+contain adpcm_ima_qt.caf adpcm_ima_qt ffmpeg
+
+# The same for codecs whose samples are compared at their own rate: speech, 0.3 s of it.
+# speak CODEC.CONTAINER RATE OPTIONS...
+speak() {
+	file=$golden/$1 rate=$2
+	shift 2
+	ffmpeg -v error -y -ss 0.5 -t 0.3 -i models/digits/samples/nicolas-12-16k.flac -ar "$rate" -fflags +bitexact -flags:a +bitexact "$@" "$file"
+	case $file in
+	*opus*) ffmpeg -v error -y -c:a libopus -i "$file" -f f32le "$file.f32" ;; # ffmpeg's own decoder is less exact
+	*) ffmpeg -v error -y -i "$file" -f f32le "$file.f32" ;;
+	esac
+}
+speak gsm_ms.wav 8000 -c:a libgsm_ms
+speak adpcm_g726.wav 8000 -c:a g726
+speak adpcm_g722.wav 16000 -c:a g722
+speak adpcm_yamaha.wav 16000 -c:a adpcm_yamaha
+speak mp3.wav 16000 -c:a libmp3lame -b:a 32k -write_xing 0
+speak mp3.caf 48000 -c:a libmp3lame -b:a 32k
+speak alac.caf 16000 -c:a alac
+speak opus.caf 48000 -c:a libopus -b:a 24k
+
+# ADPCM: speech and a tone as bare blocks, and what decoders make of them as 16-bit samples. ffmpeg follows Microsoft's and Apple's descriptions to
+# the bit, and SoX the IMA's.
+adpcm=probe/adpcm/testdata
+mkdir -p "$adpcm"
+speech=models/digits/samples/nicolas-12-16k.flac
+# coded NAME LAYOUT DECODER SUFFIX OPTIONS...
+coded() {
+	name=$1 layout=$2 decoder=$3 file=$tmp/$1.$4
+	shift 4
+	ffmpeg -v error -y -ss 0.5 -t 0.08 -i "$speech" -f lavfi -i 'sine=f=300:r=16000:d=0.08' \
+		-filter_complex "[0:a][1:a]join=inputs=2,aformat=channel_layouts=$layout" -ar 11025 -fflags +bitexact -flags:a +bitexact "$@" "$file"
+	ffmpeg -v error -y -i "$file" -map 0:a -c copy -f data "$adpcm/$name.coded"
+	case $decoder in
+	ffmpeg) ffmpeg -v error -y -i "$file" -f s16le "$adpcm/$name.s16" ;;
+	sox) sox "$file" -t s16 "$adpcm/$name.s16" ;;
+	esac
+}
+for layout in mono stereo; do
+	coded ms_$layout $layout ffmpeg wav -c:a adpcm_ms -block_size 256
+	coded ima_$layout $layout sox wav -c:a adpcm_ima_wav -block_size 256
+	coded ima4_$layout $layout ffmpeg caf -c:a adpcm_ima_qt
+done
+
+# MP4: a quarter of a second of speech at 16 kHz in each codec and each arrangement of boxes, and the speech itself (mp4_speech.f32).
+# boxed NAME.CONTAINER OPTIONS...
+boxed() {
+	name=$1
+	shift
+	ffmpeg -v error -y -i "$tmp/speech.wav" -f lavfi -i 'testsrc=size=32x32:rate=4:d=0.25' -fflags +bitexact -flags:a +bitexact -flags:v +bitexact \
+		-map 0:a "$@" "$golden/mp4_$name"
+}
+ffmpeg -v error -y -ss 0.6 -t 0.25 -i models/digits/samples/nicolas-12-16k.flac -fflags +bitexact "$tmp/speech.wav"
+ffmpeg -v error -y -i "$tmp/speech.wav" -f f32le "$golden/mp4_speech.f32"
+fragments='-movflags +frag_keyframe+empty_moov -frag_duration 100000'
+boxed aac.m4a -c:a aac -b:a 48k
+boxed aac_fast.mov -c:a aac -b:a 48k -movflags +faststart
+boxed aac_frag.mp4 -c:a aac -b:a 48k $fragments
+boxed aac_dash.mp4 -c:a aac -b:a 48k -movflags +dash -frag_duration 100000
+boxed aac_delay.mp4 -c:a aac -b:a 48k -movflags +frag_keyframe+empty_moov+delay_moov -frag_duration 100000
+boxed aac_video.mp4 -c:a aac -b:a 48k -map 1:v -c:v mpeg4 -qscale 31
+boxed aac_video_frag.mp4 -c:a aac -b:a 48k -map 1:v -c:v mpeg4 -qscale 31 $fragments
+boxed aac_two.mp4 -c:a aac -b:a 48k -map 0:a -map 1:v -c:v mpeg4 -qscale 31
+boxed aac_timecode.mov -c:a aac -b:a 48k -map 1:v -c:v mpeg4 -qscale 31 -timecode 01:00:00:00
+ffmpeg -v error -y -ss 0.1 -i "$golden/mp4_aac.m4a" -c copy -fflags +bitexact "$golden/mp4_aac_cut.m4a"
+boxed alac.m4a -c:a alac
+boxed alac_frag.mov -c:a alac $fragments
+boxed flac.mp4 -c:a flac -strict -2
+boxed flac_frag.mp4 -c:a flac -strict -2 -movflags +dash -frag_duration 100000
+boxed opus.mp4 -c:a libopus -b:a 24k -ar 48000
+boxed opus_frag.mp4 -c:a libopus -b:a 24k -ar 48000 $fragments
+boxed mp3.mp4 -c:a libmp3lame -b:a 32k
+boxed mp3.mov -c:a libmp3lame -b:a 32k
+boxed mp2.mp4 -c:a mp2 -b:a 64k
+boxed vorbis.mp4 -c:a libvorbis -q:a 0
+boxed ac3.mp4 -c:a ac3 -ar 48000 -b:a 64k
+boxed eac3.mov -c:a eac3 -ar 48000 -b:a 64k
+
+# Matroska, and the formats that ffmpeg reads whole: a quarter of a second of the same speech. How many sample frames each holds stands in the tests
+# (probe/webm_test.go, probe/piped_test.go); it is what `ffmpeg -i FILE -map 0:a:0 -f f32le -` gives. mkvmerge makes files like other programs' than
+# ffmpeg: with an index in front, with compressed packets, and in small clusters.
+muxed() {
+	name=$1
+	shift
+	boxed "$name" "$@"
+	mv "$golden/mp4_$name" "$golden/$name"
+}
+muxed mkv_opus.webm -c:a libopus -b:a 24k -ar 48000
+muxed mkv_opus_5p1.mkv -c:a libopus -b:a 64k -ar 48000 -ac 6 -mapping_family 1
+muxed mkv_opus_live.webm -c:a libopus -b:a 24k -ar 48000 -live 1 -cluster_time_limit 100
+muxed mkv_vorbis.webm -c:a libvorbis -q:a 0
+muxed mkv_flac24.mkv -c:a flac -sample_fmt s32
+muxed mkv_mp3.mkv -c:a libmp3lame -b:a 32k
+muxed mkv_mp2.mkv -c:a mp2 -b:a 64k
+muxed mkv_aac.mkv -c:a aac -b:a 48k
+muxed mkv_aac_5p1.mkv -c:a aac -b:a 96k -ar 48000 -ac 6
+muxed mkv_aac_video.mkv -c:a aac -b:a 48k -map 1:v -c:v mpeg4 -qscale 31
+muxed mkv_alac.mkv -c:a alac
+muxed mkv_ac3.mkv -c:a ac3 -ar 48000 -b:a 64k
+muxed mkv_eac3_5p1.mkv -c:a eac3 -ar 48000 -ac 6 -b:a 192k
+muxed mkv_gsm.mkv -c:a libgsm_ms -ar 8000
+muxed mkv_adpcm.mkv -c:a adpcm_ms -block_size 256
+muxed mkv_pcm24be.mka -c:a pcm_s24be -ar 8000
+muxed mkv_pcmf32.mka -c:a pcm_f32le -ar 8000
+muxed mkv_alaw.mka -c:a pcm_alaw -ar 8000
+mkvmerge -q --no-date --deterministic 1 -o "$golden/mkv_mp3_mkvmerge.mkv" "$golden/mkv_mp3.mkv"
+mkvmerge -q --no-date --deterministic 1 --compression 0:zlib -o "$golden/mkv_ac3_zlib.mkv" "$golden/mkv_ac3.mkv"
+mkvmerge -q --no-date --deterministic 1 --cluster-length 100ms -o "$golden/mkv_opus_clusters.webm" -w "$golden/mkv_opus.webm"
+
+muxed piped_wmav2.wma -c:a wmav2 -b:a 32k -ar 22050
+muxed piped_video.wmv -c:a wmav1 -b:a 32k -ar 22050 -map 1:v -c:v wmv1 -qscale 31
+muxed piped_stereo.wv -c:a wavpack -ac 2
+muxed piped_video.avi -c:a libmp3lame -b:a 32k -map 1:v -c:v mpeg4 -qscale 31
+muxed piped_silent.avi -an -map 1:v -c:v mpeg4 -qscale 31
+muxed piped_aac.flv -c:a aac -b:a 48k -ar 44100
+muxed piped_video.ts -c:a mp2 -b:a 64k -map 1:v -c:v mpeg2video -r 25 -qscale 31
+muxed piped_ac3.m2ts -c:a ac3 -ar 48000 -b:a 64k -mpegts_m2ts_mode 1 -f mpegts
+muxed piped_5p1.eac3 -c:a eac3 -ar 48000 -ac 6 -b:a 192k
+muxed ac3_44k1.ac3 -c:a ac3 -ar 44100 -ac 2 -b:a 64k

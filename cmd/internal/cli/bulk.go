@@ -249,7 +249,13 @@ func statusOfError(ctx context.Context, err error, status string) string {
 }
 
 // fingerprint is what the transcript depends on besides the audio.
-func (b *bulkRun) fingerprint() string { return "attention=" + string(b.options.Attention) }
+func (b *bulkRun) fingerprint() string {
+	print := "attention=" + string(b.options.Attention)
+	if b.options.Channel > 0 { // journals of older versions know of no channel
+		print += fmt.Sprintf(" channel=%d", b.options.Channel)
+	}
+	return print
+}
 
 // resumable says whether the job of an earlier run can still give the transcript.
 func (b *bulkRun) resumable(ctx context.Context, e journalEntry) bool {

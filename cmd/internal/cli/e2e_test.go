@@ -77,11 +77,15 @@ func sample(t *testing.T, name string) []byte {
 
 func submit(t *testing.T, c *api.Client, name string, audio []byte) api.Job {
 	t.Helper()
-	job, err := c.Submit(t.Context(), api.Upload{Body: bytes.NewReader(audio), Size: int64(len(audio)), Options: aviary.Options{Name: name}})
+	job, err := c.Submit(t.Context(), upload(name, audio))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", name, err)
 	}
 	return job
+}
+
+func upload(name string, audio []byte) api.Upload {
+	return api.Upload{Body: bytes.NewReader(audio), Size: int64(len(audio)), Options: aviary.Options{Name: name}}
 }
 
 // TestSpeechBecomesText is the main promise: real speech, WAV and FLAC, goes in over HTTP, and the right text comes out, with full attention

@@ -17,8 +17,8 @@ import (
 // audioExtensions are the files that a walk through a directory takes by default. A file that is named is always taken: what it is, the
 // server decides by its content.
 var audioExtensions = []string{
-	".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".m4a", ".mp4", ".aac", ".webm", ".mkv", ".mka", ".mov",
-	".aif", ".aiff", ".aifc", ".au", ".caf", ".w64", ".rf64", ".3gp", ".wma",
+	".wav", ".wave", ".flac", ".ogg", ".oga", ".ogv", ".opus", ".mp3", ".m4a", ".m4b", ".m4v", ".mp4", ".aac", ".webm", ".mkv", ".mka", ".mov",
+	".aif", ".aiff", ".aifc", ".au", ".snd", ".caf", ".w64", ".rf64", ".3gp", ".3g2", ".wma", ".wmv", ".asf", ".wv", ".ac3", ".avi", ".amr", ".flv",
 }
 
 // source is a file to transcribe.

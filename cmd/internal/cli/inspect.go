@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -183,6 +184,55 @@ func (a *app) queueCommand() *cobra.Command {
 			return a.result(q, t)
 		},
 	}
+}
+
+func (a *app) capacityCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "capacity",
+		Short: "Say what the server takes: its limits, and the formats that it decodes",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			c, err := client.Capacity(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(a.Out, c)
+			}
+			t := &table{header: []string{"what", "value"}}
+			for _, l := range []struct {
+				name  string
+				value float64
+				unit  string
+			}{
+				{"longest recording", c.Limits.AudioSeconds, "s"}, {"largest upload", float64(c.Limits.UploadBytes), "bytes"},
+				{"most jobs waiting", float64(c.Limits.QueueJobs), "jobs"}, {"most audio waiting", c.Limits.QueueAudioSeconds, "s"},
+				{"uploads decoded at once", float64(c.Limits.Decodes), "uploads"},
+			} {
+				value := "no limit"
+				if l.value > 0 {
+					value = strconv.FormatFloat(l.value, 'f', -1, 64) + " " + l.unit
+				}
+				t.add(l.name, value)
+			}
+			for _, f := range c.Formats {
+				t.add(f.Name, decoderOf(f))
+			}
+			return a.result(c, t)
+		},
+	}
+}
+
+// decoderOf says how a format is decoded.
+func decoderOf(f aviary.Format) string {
+	if !f.Available {
+		return "refused: needs " + f.Decoder
+	}
+	return f.Decoder
 }
 
 // jobs runs f on each id and prints the jobs that it gives, those of failed calls with a final state included.

@@ -20,12 +20,14 @@ import (
 // jobFlags are the options of a job, as flags.
 type jobFlags struct {
 	attention string
+	channel   string
 	priority  string
 	labels    []string
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet, priority aviary.Priority) {
 	flags.StringVar(&f.attention, "attention", "", "full, local or auto for these jobs; the server's setting otherwise")
+	flags.StringVar(&f.channel, "channel", "mix", "transcribe one channel, counted from 1, instead of the mix of all")
 	flags.StringVar(&f.priority, "priority", string(priority), "interactive or bulk")
 	flags.StringArrayVar(&f.labels, "label", nil, "KEY=VALUE to find the jobs by (repeatable)")
 }
@@ -37,6 +39,9 @@ func (f *jobFlags) options(name string) (aviary.Options, error) {
 		if opts.Attention, err = aviary.ParseAttentionMode(f.attention); err != nil {
 			return opts, usageError(fmt.Errorf("--attention: %w", err))
 		}
+	}
+	if opts.Channel, err = aviary.ParseChannel(f.channel); err != nil {
+		return opts, usageError(fmt.Errorf("--channel: %w", err))
 	}
 	if opts.Priority, err = aviary.ParsePriority(f.priority); err != nil {
 		return opts, usageError(fmt.Errorf("--priority: %w", err))

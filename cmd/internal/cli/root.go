@@ -121,8 +121,8 @@ and every job that was accepted ends with a transcript or with the reason why no
 		a.demoCommand(), a.serveCommand(),
 		a.submitCommand(), a.transcribeCommand(), a.bulkCommand(),
 		a.statusCommand(), a.listCommand(), a.waitCommand(), a.transcriptCommand(),
-		a.cancelCommand(), a.retryCommand(), a.deleteCommand(), a.queueCommand(),
-		a.probeCommand(), a.migrateCommand(), a.versionCommand(),
+		a.cancelCommand(), a.retryCommand(), a.deleteCommand(), a.queueCommand(), a.capacityCommand(),
+		a.probeCommand(), a.doctorCommand(), a.migrateCommand(), a.versionCommand(),
 	)
 	return root
 }

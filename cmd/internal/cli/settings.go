@@ -33,6 +33,9 @@ type Settings struct {
 	BlobURL               string // empty: files in DataDir
 	DataDir               string
 
+	FFmpeg     string // auto: the one in PATH, if there is one; off; or a name or path that must be there
+	MaxDecodes int    // uploads that are decoded at the same time; 0 is one for each core
+
 	MaxUploadBytes int64
 	MaxQueueJobs   int
 	MaxQueueAudio  time.Duration
@@ -64,6 +67,7 @@ func DefaultSettings() Settings {
 		Listen:         "127.0.0.1:8080",
 		MetricsListen:  "127.0.0.1:9090",
 		DataDir:        defaultDataDir(),
+		FFmpeg:         ffmpegAuto,
 		MaxUploadBytes: 4 << 30,
 		DrainTimeout:   60 * time.Second,
 		LogFormat:      "text",
@@ -119,6 +123,9 @@ func settingsTable(s *Settings) []setting {
 		{"AVIARY_DATABASE_URL", "database; default SQLite in the data directory", parsed(&s.DatabaseURL, parseText, "url")},
 		{"AVIARY_BLOB_URL", "uploads; default files in the data directory", parsed(&s.BlobURL, parseText, "url")},
 		{"AVIARY_DATA_DIR", "data directory", parsed(&s.DataDir, parseText, "dir")},
+		{"AVIARY_FFMPEG", "decodes what Aviary does not decode itself: auto (the one in PATH, if any), off, or a name or path",
+			parsed(&s.FFmpeg, parseText, "path")},
+		{"AVIARY_MAX_DECODES", "uploads decoded at the same time; 0 is one for each core", parsed(&s.MaxDecodes, parseCount, "n")},
 		{"AVIARY_MAX_UPLOAD_BYTES", "largest upload (bytes, or 500MB, 4GiB); 0 is no limit", parsed(&s.MaxUploadBytes, parseBytes, "bytes")},
 		{"AVIARY_MAX_QUEUE_JOBS", "most jobs that may wait; 0 is no limit", parsed(&s.MaxQueueJobs, parseCount, "n")},
 		{"AVIARY_MAX_QUEUE_AUDIO", "most audio that may wait (seconds, or 100h); 0 is no limit", parsed(&s.MaxQueueAudio, parseSeconds, "duration")},

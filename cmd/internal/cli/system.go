@@ -56,6 +56,7 @@ type System struct {
 
 	store      aviary.Store
 	blobs      aviary.Blobs
+	prober     *probe.Prober
 	conn       *queue.Conn
 	dispatcher *queue.Dispatcher
 	sweeper    *queue.Sweeper
@@ -89,6 +90,9 @@ func Start(ctx context.Context, role Role, settings Settings, backends []Backend
 		}
 	}()
 	if err := s.openData(ctx); err != nil {
+		return nil, err
+	}
+	if s.prober, err = newProber(ctx, settings, log); err != nil {
 		return nil, err
 	}
 	s.metrics = api.NewMetrics(api.MetricsConfig{Store: s.store, Blobs: s.blobs, Version: version(), Log: log})
@@ -160,17 +164,13 @@ func (s *System) queueConfig() queue.Config {
 	return cfg
 }
 
-func (s *System) prober() *probe.Prober {
-	return probe.New(probe.Config{MaxDuration: s.settings.MaxDuration})
-}
-
 func (s *System) openWorker(ctx context.Context, backends []Backend) error {
 	var err error
 	if s.devices, err = openDevices(ctx, s.settings, backends, s.log); err != nil {
 		return err
 	}
 	runner := &aviary.Runner{
-		Store: s.store, Blobs: s.blobs, Prober: s.prober(), Observer: s.metrics, Log: s.log,
+		Store: s.store, Blobs: s.blobs, Prober: s.prober, Observer: s.metrics, Log: s.log,
 		Worker: workerName(), Lease: lease, Beat: heartbeat, MaxDuration: s.settings.MaxDuration,
 	}
 	devices := make([]aviary.Device, len(s.devices))
@@ -194,14 +194,16 @@ func workerName() string {
 func (s *System) openAPI() error {
 	var err error
 	intake := &aviary.Intake{
-		Store: s.store, Blobs: s.blobs, Prober: s.prober(), Waker: s.dispatcher, Observer: s.metrics, Log: s.log,
+		Store: s.store, Blobs: s.blobs, Prober: s.prober, Waker: s.dispatcher, Observer: s.metrics, Log: s.log,
 		NewID: func() string { return "job_" + ulid.Make().String() },
 		Limits: aviary.IntakeLimits{
 			Duration: s.settings.MaxDuration, UploadBytes: s.settings.MaxUploadBytes, FreeBytes: freeBytes,
 			Queue: aviary.QueueLimits{Jobs: s.settings.MaxQueueJobs, Audio: s.settings.MaxQueueAudio}, MaxAttempts: aviary.DefaultMaxAttempts,
 		},
+		Decoding: make(chan struct{}, s.settings.decodes()),
 	}
-	s.server, err = api.New(api.Config{Intake: intake, Store: s.store, Metrics: s.metrics, Log: s.log, Version: version(), Ready: s.ready})
+	s.server, err = api.New(api.Config{Intake: intake, Store: s.store, Metrics: s.metrics, Log: s.log, Version: version(), Ready: s.ready,
+		Formats: s.prober.Formats()})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,39 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/aviary-asr/aviary"
+)
+
+// Capacity is what the server takes.
+type Capacity struct {
+	Object  string          `json:"object"` // "capacity"
+	Limits  Limits          `json:"limits"`
+	Formats []aviary.Format `json:"formats"`
+}
+
+// Limits bound uploads and the queue. What is absent has no limit.
+type Limits struct {
+	AudioSeconds      float64 `json:"audio_seconds,omitempty"`       // of a recording: exactly this long passes
+	UploadBytes       int64   `json:"upload_bytes,omitempty"`        // of an upload
+	QueueJobs         int     `json:"queue_jobs,omitempty"`          // that may wait
+	QueueAudioSeconds float64 `json:"queue_audio_seconds,omitempty"` // that may wait
+	Decodes           int     `json:"decodes,omitempty"`             // uploads that are decoded at the same time; others wait their turn
+}
+
+// capacity says what may be sent.
+func (s *Server) capacity(x *exchange, r *http.Request) error {
+	if _, err := params(r); err != nil {
+		return err
+	}
+	l := s.Intake.Limits
+	c := Capacity{Object: "capacity", Formats: s.Formats, Limits: Limits{
+		AudioSeconds: seconds(l.Duration), UploadBytes: l.UploadBytes,
+		QueueJobs: l.Queue.Jobs, QueueAudioSeconds: seconds(l.Queue.Audio), Decodes: cap(s.Intake.Decoding),
+	}}
+	if c.Formats == nil {
+		c.Formats = []aviary.Format{}
+	}
+	return x.reply(http.StatusOK, c)
+}

@@ -13,30 +13,31 @@ import (
 // errCrowded says that so little room is left within the limits that accepts have to take turns.
 var errCrowded = errors.New("too close to the limits for several accepts at once")
 
-const waitingSQL = `SELECT CAST(sum(jobs) AS BIGINT), CAST(sum(audio_us) AS BIGINT) FROM counters WHERE state = 'queued'`
+// -> jobs that wait, their audio, and how many transactions can be under way at once: here it does not matter.
+const waitingSQL = `SELECT CAST(sum(jobs) AS BIGINT), CAST(sum(audio_us) AS BIGINT), 1 FROM counters WHERE state = 'queued'`
 
 // checkLimits refuses a job that would make the queue longer than limits allow.
 //
 // Where several transactions write at once, none sees what the others are about to add. To take turns at every accept would cost a commit's time for
 // each. So accepts go side by side as long as there is room for as many more as the server can have under way, and alone when there is not:
-// then it returns errCrowded, and has to be called in a new transaction, alone. Either way the limits hold exactly.
+// then it returns errCrowded, and has to be called in a new transaction, alone. Either way the limits hold exactly. (An accept beside others may
+// have waited for one that went alone, and not see it. That one was under way too, and is among those that there was room for.)
 func (s *sqlStore) checkLimits(ctx context.Context, tx *txn, op string, audio time.Duration, limits aviary.QueueLimits, alone bool) error {
 	if limits == (aviary.QueueLimits{}) {
 		return nil
 	}
-	var atOnce int64
-	if s.accepting != nil {
-		lock := s.accepting.shared
-		if alone {
-			lock = s.accepting.exclusive
-		}
-		if err := tx.QueryRowContext(ctx, lock).Scan(&atOnce); err != nil {
+	query := waitingSQL
+	switch {
+	case s.accepting != nil && alone: // in a statement of its own, so that the next one sees what was committed before
+		if _, err := tx.ExecContext(ctx, s.accepting.alone); err != nil {
 			return err
 		}
+	case s.accepting != nil:
+		query = s.accepting.beside
 	}
-	var waiting aviary.Amount // read after the lock was taken: what was committed before is seen
-	row := tx.QueryRowContext(ctx, waitingSQL)
-	if err := row.Scan(&waiting.Jobs, fromMicros{&waiting.Audio}); err != nil {
+	var waiting aviary.Amount
+	var atOnce int64
+	if err := tx.QueryRowContext(ctx, query).Scan(&waiting.Jobs, fromMicros{&waiting.Audio}, &atOnce); err != nil {
 		return err
 	}
 	full := func(limit, actual float64, unit string) error {

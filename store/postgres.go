@@ -25,25 +25,26 @@ import (
 
 // Postgres runs many transactions at once, each of them READ COMMITTED: an UPDATE waits for the row, and looks at its condition again when it
 // has it. Statements that find one row by such a condition need nothing else. What takes two statements holds the row first (holdSQL), what
-// looks for many rows passes over the locked ones, and accepts that come close to the limits take turns (acceptLocks).
+// looks for many rows passes over the locked ones, and accepts that come close to the limits take turns (acceptSQL).
 var postgresDialect = dialect{
 	folder: "postgres", goose: goose.DialectPostgres, classify: classifyPostgres, adapt: adaptPostgres,
 	lockSchema: lockPostgresSchema,
 	again:      againOnPostgres,
 	clockSQL:   `SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`,
 	holdSQL:    `SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE`,
-	accepting: &acceptLocks{
-		shared:    fmt.Sprintf(acceptLockSQL, "pg_advisory_xact_lock_shared"),
-		exclusive: fmt.Sprintf(acceptLockSQL, "pg_advisory_xact_lock"),
-	},
-	snapshot: sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
+	accepting:  &acceptSQL{beside: besideSQL, alone: `SELECT pg_advisory_xact_lock(` + acceptLock + `)`},
+	snapshot:   sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
 }
 
 // Keys of advisory locks, which are numbers that only have to differ from other programs' in the same database. The second one is a key for
 // each schema, since it goes with the schema's table of counters.
 const (
-	schemaLock    = 0x6176_6961_7279 // "aviary"
-	acceptLockSQL = `SELECT CAST(current_setting('max_connections') AS BIGINT) FROM %s(1635150177, CAST(CAST('counters' AS regclass) AS oid)::int)`
+	schemaLock = 0x6176_6961_7279 // "aviary"
+	acceptLock = `1635150177, CAST(CAST(CAST('counters' AS regclass) AS oid) AS int)`
+
+	besideSQL = `
+SELECT CAST(sum(jobs) AS BIGINT), CAST(sum(audio_us) AS BIGINT), CAST(current_setting('max_connections') AS BIGINT)
+FROM pg_advisory_xact_lock_shared(` + acceptLock + `), counters WHERE state = 'queued'`
 )
 
 // What a connection is given, unless the URL says otherwise.

@@ -88,6 +88,11 @@ func openWriter(ctx context.Context, path string, o Options) (*sql.DB, Migration
 	}
 	db.SetMaxOpenConns(1)
 	m, err := migrate(ctx, db, sqliteDialect)
+	for deadline := time.Now().Add(o.LockWait); isBusy(err) && time.Now().Before(deadline) && ctx.Err() == nil; {
+		// Processes that make the file at once meet where SQLite does not wait by itself: at the switch to a write-ahead log.
+		time.Sleep(5 * time.Millisecond)
+		m, err = migrate(ctx, db, sqliteDialect)
+	}
 	if err != nil {
 		return nil, m, errors.Join(fmt.Errorf("open the database %s: %w", path, explainSQLite(err)), db.Close())
 	}
@@ -141,6 +146,11 @@ func classifySQLite(op string, err error) error {
 		return aviary.WrapError(aviary.CodeStorageFull, op, err, "The server has no room for this.")
 	}
 	return aviary.WrapError(aviary.CodeInternal, op, explainSQLite(err), "The store failed.")
+}
+
+func isBusy(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 // taken refuses a second job of the same id.

@@ -33,7 +33,7 @@ type dialect struct {
 
 	clockSQL    string        // reads the time, when the store has no clock of its own
 	holdSQL     string        // $1 id: nobody else writes the job until the transaction ends
-	accepting   *acceptLocks  // how accepts keep within limits
+	accepting   *acceptSQL    // how accepts keep within limits
 	snapshot    sql.TxOptions // of a transaction whose reads have to fit together
 	longestCall time.Duration // a call that takes longer is given up; zero is no limit
 }
@@ -47,11 +47,10 @@ const (
 	remedyReconnect        // another connection: this one is broken, as all of the pool may be
 )
 
-// acceptLocks are statements that lock the limits of the queue until the transaction ends, and return how many transactions the server can have
-// under way at once.
-type acceptLocks struct {
-	shared    string // beside others
-	exclusive string // alone
+// acceptSQL are statements that lock the limits of the queue until the transaction ends.
+type acceptSQL struct {
+	beside string // others that do the same; reads what waitingSQL does
+	alone  string
 }
 
 // sqlStore is aviary.Store on a SQL database.

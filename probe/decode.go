@@ -19,11 +19,11 @@ func (p *Prober) Decode(ctx context.Context, r io.ReaderAt, size int64, limit ti
 	}
 	defer t.close()
 	a := t.about()
-	account := a.held
-	if account == unknown {
-		account = a.claimed
+	err = aviary.CheckDuration(op, durationOf(a.held, a.rate), limit)
+	if a.held == unknown {
+		err = a.claimTooLong(op, limit)
 	}
-	if err := aviary.CheckDuration(op, durationOf(account, a.rate), limit); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	most := framesWithin(limit, a.rate)

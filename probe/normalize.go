@@ -68,7 +68,7 @@ func (p *Prober) Normalize(ctx context.Context, r io.ReaderAt, size int64, n avi
 // admit refuses what need not be decoded to be refused, and says how many frames to expect; unknown if only decoding tells.
 func (a about) admit(ctx context.Context, t track, limit time.Duration) (int64, error) {
 	const op = "normalize"
-	if err := aviary.CheckDuration(op, durationOf(a.claimed, a.rate), limit); err != nil {
+	if err := a.claimTooLong(op, limit); err != nil {
 		return 0, err
 	}
 	if a.decodesToCount {

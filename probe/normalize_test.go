@@ -200,7 +200,7 @@ func TestNormalizeHoldsTheGuard(t *testing.T) {
 		} {
 			var rec tape
 			audio, err := New(Config{}).Normalize(t.Context(), file, file.size, aviary.Normalizing{Limit: limit}, &rec)
-			long := strings.Contains(name, "+1") || strings.Contains(name, "more")
+			long := strings.Contains(name, "+1") // a frame more by claim alone is a matter of rounding
 			switch {
 			case !long && (err != nil || audio.Duration != limit && durationOf(exact, rate) != audio.Duration):
 				t.Errorf("%s at %d Hz: %v, %v", name, rate, audio.Duration, err)

@@ -28,7 +28,7 @@ func (p *Prober) peek(ctx context.Context, r io.ReaderAt, received int64) error 
 	}
 	defer t.close()
 	a := t.about()
-	if err := aviary.CheckDuration(op, durationOf(a.claimed, a.rate), p.cfg.MaxDuration); err != nil {
+	if err := a.claimTooLong(op, p.cfg.MaxDuration); err != nil {
 		return err
 	}
 	if a.decodesToCount {

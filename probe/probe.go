@@ -4,12 +4,14 @@
 // What may be relied on:
 //
 //   - The duration is that of what Decode gives. It is counted from the bytes and frames that are there, in whole samples. A header that
-//     claims something else by more than 50 ms makes the file broken; up to that, the larger of both is reported.
-//   - Probe and Decode refuse the same files for the same reasons, but for what only samples show (more than half of them not finite).
+//     claims something else by more than 50 ms (and the padding of the codec) makes the file broken; a claim beyond the limit by more than
+//     that is enough to call it too long. Up to that, what is there decides.
+//   - Probe, Decode and Normalize refuse the same files for the same reasons, but for what only samples show (damage within frames, more than
+//     half of the samples not finite).
 //   - Decode stops at its limit whatever the header says. The cost of both is linear in the bytes of the file or, for Decode, in the
 //     samples up to the limit. Memory: below 512 kB for Probe of any file; for Decode its result, below 8 MB besides, and garbage of blocks. Room
 //     for a result is made by what was counted, or by a claim that is within the limit and likely for the file's size.
-//   - All channels are mixed to one by their mean. Samples that are not finite become 0, others are kept within ±65,536.
+//   - All channels are mixed to one by their mean, or one is taken. Samples that are not finite become 0, others are kept within ±65,536.
 //   - Failures of the reader underneath are returned as such (internal_error), not as faults of the file.
 //
 // A format is a file of this package and a line in formats. The package runs no other program than the ffmpeg that it is given (see package ffmpeg),
@@ -72,7 +74,7 @@ func (p *Prober) Inspect(ctx context.Context, r io.ReaderAt, size int64) (Report
 		rep.Claimed, rep.HasClaim = durationOf(a.claimed, a.rate), true
 	}
 	most := framesWithin(p.cfg.MaxDuration, a.rate)
-	if a.held == unknown && a.claimed > most { // too long by its own account: no need to count
+	if a.held == unknown && a.claimTooLong("", p.cfg.MaxDuration) != nil { // by its own account: no need to count
 		rep.Duration = rep.Claimed
 		return rep, nil
 	}
@@ -119,10 +121,17 @@ func (a about) duration(held int64, limit time.Duration) (time.Duration, error) 
 		return 0, broken("The header claims %.3f s of audio, but the file holds %.3f s: it is cut off.", claim.Seconds(), d.Seconds())
 	case d-claim > slack:
 		return 0, broken("The header claims %.3f s of audio, but the file holds %.3f s.", claim.Seconds(), d.Seconds())
-	case a.loose > 0: // the claim may hold padding that is no audio
-		return d, nil
 	}
-	return max(d, claim), nil
+	return d, nil // within the slack the claim is a matter of rounding and padding, and must not refuse what just fits
+}
+
+// claimTooLong is the guard's refusal of a claim that is beyond it by more than claims may be off. Nearer than that, what is there decides.
+func (a about) claimTooLong(op string, limit time.Duration) error {
+	claim := durationOf(a.claimed, a.rate)
+	if claim-slack-durationOf(a.loose, a.rate) <= limit {
+		return nil
+	}
+	return aviary.CheckDuration(op, claim, limit)
 }
 
 // tooLong is the guard's refusal of a file that was counted up to so far and not to its end.

@@ -108,7 +108,7 @@ func TestWAVHeaders(t *testing.T) {
 		{"RIFF size 0", append(put(le, "RIFF", uint32(0), "WAVE"), append(mono, data...)...), s, "", ""},
 		{"ID3 in front", append([]byte("ID3\x04\x00\x00\x00\x00\x00\x05abcde"), plainWAV(16000)...), s, "", ""},
 		{"ID3v1 behind", plainWAV(16000, append([]byte("TAG"), make([]byte, 125)...)...), s, "", ""},
-		{"44 bytes too many claimed", riff(le, "RIFF", mono, lying(32000+44, 32000)), s + 22*s/16000, "", ""},
+		{"44 bytes too many claimed", riff(le, "RIFF", mono, lying(32000+44, 32000)), s, "", ""},
 		{"unknown: all ones", riff(le, "RIFF", mono, lying(math.MaxUint32, 16000)), s / 2, "", ""},
 		{"unknown: all ones less the header", riff(le, "RIFF", mono, lying(math.MaxUint32-36, 16000)), s / 2, "", ""},
 		{"unknown: SoX", riff(le, "RIFF", mono, lying(0x7FFFF000, 16000)), s / 2, "", ""},

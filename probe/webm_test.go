@@ -195,7 +195,6 @@ func TestWebMBombs(t *testing.T) {
 
 // A block of PCM may be large; it is counted by its size and decoded in parts.
 func TestWebMPCM(t *testing.T) {
-	t.Parallel()
 	samples := tone16(3 << 20)
 	p := New(Config{})
 	file := webm(mkv(mkvTracks, mkvTrackOf("A_PCM/INT/LIT", "", 48000, 2, mkv(mkvAudio, mkv(mkvRate, 48000.0), mkv(mkvChannels, 2), mkv(mkvDepth, 16)))),

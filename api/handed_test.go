@@ -71,7 +71,7 @@ func (h *handedRig) submit(c probetest.Case) {
 	}
 	job, err := h.client.Submit(h.Context(), api.Upload{Body: bytes.NewReader(file), Size: int64(len(file)), Options: aviary.Options{Name: c.Name}})
 	var said *aviary.Error
-	if unavailable := !h.ffmpeg && errors.As(err, &said) && strings.Contains(said.Detail, "ffmpeg is not installed"); !unavailable {
+	if unavailable := !h.ffmpeg && errors.As(err, &said) && strings.Contains(said.Detail, "this server has none"); !unavailable {
 		if wrong := c.Judge(aviary.CodeOf(err), time.Duration(job.Audio.DurationSeconds*float64(time.Second))); wrong != nil {
 			h.Errorf("%v (%v)", wrong, err)
 		}

@@ -165,7 +165,7 @@ func (p *partReader) readOptions(part *multipart.Part, opts *optionSet) error {
 // strayPart refuses a part that is neither options nor file. It is most likely an option in the wrong place.
 func strayPart(name string) error {
 	e := aviary.Errorf(aviary.CodeOptionUnknown, "api.multipart", "There is no part named %q.", name)
-	e.Hint = `Send options as one JSON object in a part named "options", and the audio in a part named "file".`
+	e.Hint = `Send options in the query, as in ?priority=bulk, or as one JSON object in a part named "options", and the audio in a part named "file".`
 	return &fieldsError{e, []FieldError{{pointer(name), aviary.CodeOptionUnknown, "This is not a part of an upload."}}}
 }
 

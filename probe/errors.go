@@ -10,7 +10,9 @@ import (
 // Parsers say what is wrong with a file by these; report adds the operation.
 
 func broken(format string, args ...any) error {
-	return aviary.Errorf(aviary.CodeAudioBroken, "", format, args...)
+	e := aviary.Errorf(aviary.CodeAudioBroken, "", format, args...)
+	e.Hint = "If the file plays elsewhere, send it whole once more, or try what ffmpeg makes of it: ffmpeg -i INPUT -ac 1 -ar 16000 OUTPUT.flac"
+	return e
 }
 
 func unsupported(format string, args ...any) error {
@@ -21,8 +23,8 @@ func unsupported(format string, args ...any) error {
 
 // needsFFmpeg refuses what only ffmpeg decodes, on a server that has none.
 func needsFFmpeg(what string) error {
-	e := aviary.Errorf(aviary.CodeMediaTypeUnsupported, "", "The file holds %s, which this server cannot decode: ffmpeg is not installed.", what)
-	e.Hint = "Send FLAC or WAV: ffmpeg -i INPUT -ac 1 -ar 16000 OUTPUT.flac. The operator can install ffmpeg, or name it with AVIARY_FFMPEG."
+	e := aviary.Errorf(aviary.CodeMediaTypeUnsupported, "", "The file holds %s, which only ffmpeg decodes, and this server has none.", what)
+	e.Hint = "Send FLAC or WAV: ffmpeg -i INPUT -ac 1 -ar 16000 OUTPUT.flac. The operator can install ffmpeg, or allow it with AVIARY_FFMPEG."
 	return e
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/aviary-asr/aviary"
 )
 
 // signature is how bytes of a kind that is not decoded are known.
@@ -75,7 +77,9 @@ func foreign(s *source) error {
 		if sig.audio {
 			return unsupported("The file looks like %s; that format is not supported yet.", sig.name)
 		}
-		return unsupported("The file looks like %s, not like a recording.", sig.name)
+		e := aviary.Errorf(aviary.CodeMediaTypeUnsupported, "", "The file looks like %s, not like a recording.", sig.name)
+		e.Hint = "Send a recording: WAV, FLAC, MP3, Ogg, WebM or M4A."
+		return e
 	}
 	return unsupported("The file starts with %x, which no known audio format does.", head[:min(len(head), 12)])
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +39,9 @@ func (a *app) bulkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bulk DIR -o OUT",
 		Short: "Transcribe a whole directory; run it again to resume",
-		Long: `Bulk submits every recording under DIR, waits, and writes the transcripts to OUT under the same names.
+		Long: `Bulk submits every recording under DIR, waits, and writes the transcripts to OUT: talk.flac becomes talk.json, or talk.flac.json where
+another recording is called talk, too. It takes the files with these extensions, or with --include those that match:
+` + strings.Join(audioExtensions, " ") + `
 
 It can be repeated: a file whose transcripts are there, and whose content and options have not changed, is skipped; a job that
 was submitted and not fetched is waited for. Ctrl-C stops submitting; the jobs on the server go on. A file that fails does not
@@ -81,12 +84,14 @@ func (f bulkFlags) check() error {
 
 // bulkResult is what became of one file.
 type bulkResult struct {
-	File   string          `json:"file"`
-	Status string          `json:"status"` // succeeded, submitted, skipped, failed, refused, canceled, pending, interrupted
-	Job    string          `json:"job,omitempty"`
-	Output []string        `json:"output,omitempty"`
-	Error  *aviary.Problem `json:"error,omitempty"`
-	err    error
+	File   string   `json:"file"`
+	Status string   `json:"status"` // succeeded, submitted, skipped, failed, refused, canceled, pending, interrupted
+	Job    string   `json:"job,omitempty"`
+	Output []string `json:"output,omitempty"`
+	// Warnings are what was said of the recording when it was submitted or waited for.
+	Warnings []string        `json:"warnings,omitempty"`
+	Error    *aviary.Problem `json:"error,omitempty"`
+	err      error
 }
 
 func (a *app) bulk(ctx context.Context, dir string, f bulkFlags) error {
@@ -226,6 +231,7 @@ func (b *bulkRun) one(ctx context.Context, s source) bulkResult {
 	if err != nil {
 		return finish(statusOfError(ctx, err, "failed"), err)
 	}
+	r.Warnings = job.Audio.Warnings
 	if err := jobFailure(job); err != nil {
 		return finish(string(job.Status), err)
 	}
@@ -314,13 +320,22 @@ func (b *bulkRun) fetch(ctx context.Context, s source, id string) ([]string, err
 // conclude prints the failures and the sum, writes the report, and decides the exit code.
 func (b *bulkRun) conclude(ctx context.Context) error {
 	counts := map[string]int{}
-	failed := 0
+	failed, hints := 0, map[string]bool{}
 	for _, r := range b.results {
 		counts[r.Status]++
+		for _, w := range r.Warnings {
+			fmt.Fprintf(b.Err, "%s: warning: %s\n", displayName(r.File), w)
+		}
 		if r.err != nil && r.Status != "interrupted" {
 			failed++
-			fmt.Fprintf(b.Err, "%s: %s\n", displayName(r.File), explain(r.err))
+			what, hint, _ := strings.Cut(explain(r.err), "\n")
+			fmt.Fprintf(b.Err, "%s: %s\n", displayName(r.File), what)
+			hints[hint] = true
 		}
+	}
+	delete(hints, "")
+	for _, hint := range slices.Sorted(maps.Keys(hints)) {
+		fmt.Fprintln(b.Err, hint)
 	}
 	var sum []string
 	for _, status := range []string{"succeeded", "submitted", "skipped", "would submit", "failed", "refused", "canceled", "interrupted", "pending"} {
@@ -328,7 +343,11 @@ func (b *bulkRun) conclude(ctx context.Context) error {
 			sum = append(sum, fmt.Sprintf("%d %s", counts[status], status))
 		}
 	}
-	fmt.Fprintf(b.Err, "%d files: %s, in %s\n", len(b.results), strings.Join(sum, ", "), time.Since(b.progress.began).Round(time.Second/10))
+	files := "files"
+	if len(b.results) == 1 {
+		files = "file"
+	}
+	fmt.Fprintf(b.Err, "%d %s: %s, in %s\n", len(b.results), files, strings.Join(sum, ", "), time.Since(b.progress.began).Round(time.Second/10))
 	if err := b.writeReport(); err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Look for what is wrong with this machine and these settings, and say how to mend it",
 		Long: `Doctor looks at what serve needs, with the settings that serve would have: variables, data directory, disk, model, device, ffmpeg, Redis and
-the addresses. It changes nothing. The exit code is 1 if something would keep serve from working.`,
+the addresses. It changes nothing but for a file that it writes and removes again. The exit code is 1 if something would keep serve from
+working, and 2 if a setting cannot be read at all.`,
 		Example: "  aviary doctor\n  AVIARY_REDIS_URL=redis://cache:6379 aviary doctor --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,7 +73,9 @@ func (a *app) doctor(ctx context.Context, strange []string) error {
 		}
 		t.add(f.Check, f.Status, f.Detail, f.Mend)
 	}
-	if err := a.result(list, t); err != nil {
+	if a.Terminal(a.Out) && !a.json {
+		a.printFindings(list)
+	} else if err := a.result(list, t); err != nil {
 		return err
 	}
 	if bad > 0 {
@@ -81,9 +84,19 @@ func (a *app) doctor(ctx context.Context, strange []string) error {
 	return nil
 }
 
+// printFindings is for people: sentences do not fit into a table.
+func (a *app) printFindings(list []finding) {
+	for _, f := range list {
+		fmt.Fprintf(a.Out, "%-4s  %s: %s\n", f.Status, f.Check, printable(f.Detail))
+		if f.Mend != "" {
+			fmt.Fprintf(a.Out, "      -> %s\n", f.Mend)
+		}
+	}
+}
+
 func (a *app) checkSettings(context.Context) finding {
-	f := finding{Check: "settings", Status: "ok", Detail: fmt.Sprintf("attention %s from %s on, longest recording %s",
-		a.settings.Attention.Mode, a.settings.Attention.Threshold, a.settings.MaxDuration)}
+	f := finding{Check: "settings", Status: "ok", Detail: fmt.Sprintf("attention %s, local from %s s on by auto, longest recording %s s",
+		a.settings.Attention.Mode, shortDuration(a.settings.Attention.Threshold), shortDuration(a.settings.MaxDuration))}
 	if err := a.settings.Validate(); err != nil {
 		return finding{f.Check, "bad", explain(err), "Change the setting that is named."}
 	}
@@ -113,7 +126,7 @@ func (a *app) checkDataDir(ctx context.Context) finding {
 	}
 	file, err := os.CreateTemp(at, ".aviary-doctor-*")
 	if err != nil {
-		return finding{f.Check, "bad", err.Error(), "Set AVIARY_DATA_DIR to a directory that this user can write to."}
+		return finding{f.Check, "bad", fmt.Sprintf("%s cannot be written to: %v", dir, errors.Unwrap(err)), "Set AVIARY_DATA_DIR to a directory that this user can write to."}
 	}
 	if err := errors.Join(file.Close(), os.Remove(file.Name())); err != nil {
 		return finding{f.Check, "bad", err.Error(), "Look at the disk."}
@@ -172,7 +185,11 @@ func (a *app) checkFFmpeg(ctx context.Context) finding {
 			refused = append(refused, f.Name)
 		}
 	}
-	return finding{check, "note", fmt.Sprintf("none (%v): refused are %s", missing, strings.Join(refused, ", ")), "Install ffmpeg (on Debian: apt install ffmpeg)."}
+	mend := "Install ffmpeg (on Debian: apt install ffmpeg)."
+	if a.settings.FFmpeg == ffmpegOff {
+		mend = "Set AVIARY_FFMPEG to auto."
+	}
+	return finding{check, "note", fmt.Sprintf("none (%v); refused are: %s", missing, strings.Join(refused, "; ")), mend}
 }
 
 func (a *app) checkRedis(ctx context.Context) finding {

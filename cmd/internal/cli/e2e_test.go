@@ -385,6 +385,17 @@ func TestCommands(t *testing.T) {
 	expect(0, "jobs queued", "queue")
 	expect(0, `"jobs_running": 0`, "queue", "--json")
 	expect(0, "accepted", "probe", file)
+	expect(0, "accepted", "probe", "--quick", file)
+	expect(10, "accepted", "probe", filepath.Join(t.TempDir(), "none.wav"), file) // one that cannot be read keeps nobody from the others
+	expect(4, "no channel 2", "transcribe", "--channel", "2", file)
+	expect(2, "--channel", "transcribe", "--channel", "left", file)
+	expect(0, "two\n", "transcribe", "--channel", "1", file)
+	expect(0, "longest recording\t3600 s", "capacity")
+	expect(0, "model and device", "doctor", "--data-dir", filepath.Join(t.TempDir(), "new"))
+	expect(0, "refused are: ", "doctor", "--ffmpeg", "off", "--data-dir", t.TempDir())
+	expect(1, "PARAKEET_MODEL", "doctor", "--model", "/none", "--data-dir", t.TempDir())
+	expect(1, "AVIARY_FFMPEG", "doctor", "--ffmpeg", "/none", "--data-dir", t.TempDir())
+	expect(1, "AVIARY_REDIS_URL", "doctor", "--redis-url", "redis://127.0.0.1:1", "--data-dir", t.TempDir())
 	expect(0, "succeeded", "cancel", id) // it had ended
 	expect(4, "state_conflict", "retry", id)
 	expect(0, "", "delete", id)

@@ -18,7 +18,7 @@ import (
 // server decides by its content.
 var audioExtensions = []string{
 	".wav", ".wave", ".flac", ".ogg", ".oga", ".ogv", ".opus", ".mp3", ".m4a", ".m4b", ".m4v", ".mp4", ".aac", ".webm", ".mkv", ".mka", ".mov",
-	".aif", ".aiff", ".aifc", ".au", ".snd", ".caf", ".w64", ".rf64", ".3gp", ".3g2", ".wma", ".wmv", ".asf", ".wv", ".ac3", ".avi", ".amr", ".flv",
+	".aif", ".aiff", ".aifc", ".au", ".snd", ".caf", ".w64", ".rf64", ".3gp", ".3g2", ".wma", ".wmv", ".asf", ".wv", ".ac3", ".mp2", ".m2ts", ".avi", ".amr", ".flv",
 }
 
 // source is a file to transcribe.

@@ -122,6 +122,12 @@ func (a *app) transcribeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				for _, w := range job.Audio.Warnings {
+					fmt.Fprintf(a.Err, "%s: warning: %s\n", displayName(file), w)
+				}
+				if len(args) > 1 {
+					fmt.Fprintf(a.Err, "%s:\n", displayName(file))
+				}
 				_, err = a.Out.Write(content)
 				return err
 			})

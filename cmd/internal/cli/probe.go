@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -25,6 +24,7 @@ type probeResult struct {
 	Verdict    string          `json:"verdict"`                   // "accepted" or the code of the refusal
 	Warnings   []string        `json:"warnings,omitempty"`
 	Error      *aviary.Problem `json:"error,omitempty"`
+	why        string          // a file that cannot be read
 }
 
 // newProbeResult puts a report and the verdict together.
@@ -51,7 +51,7 @@ func (r probeResult) row(t *table) {
 		}
 		return fmt.Sprintf("%.3f", *s)
 	}
-	why := strings.Join(r.Warnings, " ")
+	why := strings.Join(append(r.Warnings, r.why), " ")
 	if r.Error != nil {
 		why = r.Error.Detail
 	}
@@ -71,7 +71,7 @@ func (a *app) probeCommand() *cobra.Command {
 		Use:   "probe FILE...",
 		Short: "Say what files are, and whether a server would take them; needs no server",
 		Long: `Probe looks at files as a server does before it takes them: container, codec, the duration that the header claims and the one that is really
-there, and the verdict. It goes by content, never by name, and decodes the whole file, as a server does; --quick only counts. The exit code is 4 if a file would be refused.`,
+there, and the verdict of a server with the settings of this command (a running server is not asked). It goes by content, never by name, and decodes the whole file, as a server does; --quick only counts. The exit code is 4 if a file would be refused.`,
 		Example: "  aviary probe *.wav\n  aviary probe --json talk.m4a | jq '.[0].true_seconds'",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -105,7 +105,10 @@ func (a *app) probe(ctx context.Context, files []string, quick bool) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && aviary.CodeOf(err) == aviary.CodeInternal: // a file that cannot be read says nothing of the others
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", file, err))
+			failed = err
+			results[i] = probeResult{File: file, Verdict: "unreadable", why: err.Error()}
+			results[i].row(t)
+			continue
 		case err != nil:
 			refused++
 		}
@@ -116,7 +119,7 @@ func (a *app) probe(ctx context.Context, files []string, quick bool) error {
 		return err
 	}
 	if failed != nil {
-		return failed
+		return &exitError{code: exitCode(failed)}
 	}
 	if refused > 0 {
 		return &exitError{code: exitRefused}

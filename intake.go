@@ -60,7 +60,7 @@ func (in *Intake) submit(ctx context.Context, body io.Reader, opts Options) (Job
 	if err != nil {
 		return Job{}, err
 	}
-	defer staged.Discard() //nolint:errcheck // after Commit it does nothing; before, the staging area is swept at the next start
+	defer staged.Discard() //nolint:errcheck // after Commit it does nothing; what a crash leaves is swept by its age
 	sum, err := in.receive(ctx, staged, body)
 	if err != nil {
 		return Job{}, err
@@ -175,17 +175,31 @@ const (
 	peekGrowth     = 2
 )
 
+// An upload waits for its turn to be decoded at most so long, which is many decodes of an hour, and has so long for it.
+const (
+	decodingWait = 2 * time.Minute
+	decodingTime = 15 * time.Minute
+)
+
 // normalize fails closed: audio whose duration is unknown, or beyond the guard, is refused here and never reaches a device.
 func (in *Intake) normalize(ctx context.Context, upload, recording Staged, channel int) (Audio, error) {
 	const op = "intake.normalize"
 	if in.Decoding != nil {
+		patience := time.NewTimer(decodingWait)
+		defer patience.Stop()
 		select {
 		case in.Decoding <- struct{}{}:
 			defer func() { <-in.Decoding }()
+		case <-patience.C:
+			e := Errorf(CodeQueueFull, op, "The server is decoding as many uploads as it can.")
+			e.Wait = decodingWait / 4
+			return Audio{}, e
 		case <-ctx.Done():
 			return Audio{}, ctx.Err()
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, decodingTime)
+	defer cancel()
 	audio, err := in.Prober.Normalize(ctx, upload, upload.Size(), Normalizing{Limit: in.Limits.Duration, Channel: channel}, recording)
 	if err != nil {
 		return Audio{}, err

@@ -307,6 +307,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Uploads are decoded one after the other where there is room for one. Who waits too long hears that it is the server, and when to come back.
 func TestSubmitBoundsHowManyDecode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inside, most := 0, 0
@@ -314,36 +315,47 @@ func TestSubmitBoundsHowManyDecode(t *testing.T) {
 		h.enter = func(aviary.Normalizing) {
 			inside++
 			most = max(most, inside)
-			time.Sleep(time.Second)
+			time.Sleep(50 * time.Second)
 			inside--
 		}
 		in, _, _, _ := newIntake(h)
-		in.Decoding = make(chan struct{}, 1)
-		in.Blobs = patient{} // so that the test needs no lock of its own
+		in.Decoding, in.Blobs, in.Observer = make(chan struct{}, 1), patient{}, deaf{}
 		done := make(chan error)
-		for range 3 {
-			go func() {
-				_, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{})
-				done <- err
-			}()
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		go func() {
+		submit := func(ctx context.Context) {
 			_, err := in.Submit(ctx, strings.NewReader("x"), aviary.Options{})
 			done <- err
-		}()
-		gone := 0
-		for range 4 {
-			if err := <-done; errors.Is(err, context.DeadlineExceeded) {
+		}
+		for range 4 { // done after 50, 100 and 150 s; the fourth has given up by then
+			go submit(t.Context())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		synctest.Wait()
+		go submit(ctx)
+		gone, full := 0, 0
+		for range 5 {
+			err := <-done
+			var e *aviary.Error
+			switch {
+			case errors.Is(err, context.DeadlineExceeded):
 				gone++
+			case errors.As(err, &e) && e.Code == aviary.CodeQueueFull && e.Wait > 0:
+				full++
 			}
 		}
-		if most != 1 || gone > 1 {
-			t.Errorf("%d uploads were decoded at once, want 1; %d gave up", most, gone)
+		if most != 1 || gone != 1 || full != 1 {
+			t.Errorf("%d uploads were decoded at once, want 1; %d went away, %d were told to come back, want 1 and 1", most, gone, full)
 		}
 	})
 }
+
+// deaf is an Observer for many goroutines.
+type deaf struct{}
+
+func (deaf) JobAccepted(aviary.Audio, aviary.Priority) {}
+func (deaf) JobRefused(aviary.Code)                    {}
+func (deaf) AttemptStarted(string, time.Duration)      {}
+func (deaf) AttemptEnded(aviary.AttemptEnd)            {}
 
 // patient is Blobs that refuses every commit, so that jobs end before their row.
 type patient struct{ aviary.Blobs }

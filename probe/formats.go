@@ -43,6 +43,8 @@ const (
 	minRate     = resample.MinRate // Hz
 	maxRate     = resample.MaxRate // Hz
 	maxChannels = 64
+	// maxSampleRate bounds samples per second in all channels, since a small file can hold an hour of them: 8 channels at 192 kHz, 32 at 48 kHz.
+	maxSampleRate = 8 * 192000
 )
 
 // checkLimits refuses absurd rates and channel counts before anything is computed with them.
@@ -52,6 +54,8 @@ func checkLimits(rate, channels int64) error {
 		return broken("The header gives a sample rate of %d Hz, which is not within %d to %d Hz.", rate, minRate, maxRate)
 	case channels < 1 || channels > maxChannels:
 		return broken("The header gives %d channels, which is not within 1 to %d.", channels, maxChannels)
+	case rate*channels > maxSampleRate:
+		return broken("The header gives %d channels of %d Hz, which no recording of speech has.", channels, rate)
 	}
 	return nil
 }

@@ -102,8 +102,11 @@ func openOgg(ctx context.Context, s *source) (track, error) {
 	inside := st.codec.builtin(st) != nil
 	f := &oggFile{}
 	st.packets = func(counting bool) packetReader {
-		f.walked = &oggPackets{walk: newOggWalk(s, link), counting: counting, inside: inside}
-		return f.walked
+		r := &oggPackets{walk: newOggWalk(s, link), counting: counting, inside: inside}
+		if counting || inside { // others walk on another goroutine, beside one that counts
+			f.walked = r
+		}
+		return r
 	}
 	f.track, err = newCodedTrack(s, st)
 	return f, err

@@ -183,6 +183,9 @@ func (r *pipedRun) header() error {
 	if errors.Is(err, io.EOF) && r.in.Buffered() == 0 {
 		return broken("The %s file holds no audio that can be decoded.", r.title)
 	}
+	if errors.Is(err, ffmpeg.ErrLimit) {
+		return silentFFmpeg(err)
+	}
 	if err != nil {
 		return ffmpegError(err, r.title)
 	}

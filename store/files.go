@@ -63,6 +63,14 @@ func (f files) prepare() error {
 	return f.sweep(time.Now().Add(-orphanAge))
 }
 
+// Sweep removes what processes left in the staging folder that died: files that nobody has written to for long.
+func (f files) Sweep(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return f.sweep(time.Now().Add(-orphanAge))
+}
+
 // sweep removes staged files that were last written before then.
 func (f files) sweep(before time.Time) error {
 	staging := filepath.Join(f.root, stagingFolder)

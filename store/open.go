@@ -62,6 +62,20 @@ func Open(ctx context.Context, url string, o Options) (aviary.Store, error) {
 	return b.open(ctx, rest, o.withDefaults())
 }
 
+// CheckURLs says whether Open and OpenBlobs know the kinds of these URLs; empty ones pass. It opens nothing.
+func CheckURLs(database, blobs string) error {
+	var errs []error
+	if database != "" {
+		_, _, err := pick("database", backends, database)
+		errs = append(errs, err)
+	}
+	if blobs != "" {
+		_, _, err := pick("blob", blobBackends, blobs)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // Migrate brings the schema of the database that url names up to date, and says what it found and left.
 func Migrate(ctx context.Context, url string, o Options) (Migration, error) {
 	b, rest, err := pick("database", backends, url)

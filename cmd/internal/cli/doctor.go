@@ -100,6 +100,9 @@ func (a *app) checkSettings(context.Context) finding {
 	if err := a.settings.Validate(); err != nil {
 		return finding{f.Check, "bad", explain(err), "Change the setting that is named."}
 	}
+	if err := store.CheckURLs(a.settings.DatabaseURL, a.settings.BlobURL); err != nil {
+		return finding{f.Check, "bad", err.Error(), "Change AVIARY_DATABASE_URL or AVIARY_BLOB_URL."}
+	}
 	if a.settings.MaxDuration == 0 {
 		return finding{f.Check, "note", "the duration guard is off: a recording of any length reaches a device", "Set PARAKEET_MAX_FILE_DURATION."}
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -387,6 +388,14 @@ func TestCommands(t *testing.T) {
 	expect(0, "accepted", "probe", file)
 	expect(0, "accepted", "probe", "--quick", file)
 	expect(10, "accepted", "probe", filepath.Join(t.TempDir(), "none.wav"), file) // one that cannot be read keeps nobody from the others
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(2, "is not a file", "probe", pipe) // and nobody waits for its writer
+	expect(2, "is not a file", "submit", pipe)
+	expect(2, "is a directory", "submit", t.TempDir())
+	expect(1, "foo", "doctor", "--database-url", "foo://x", "--data-dir", t.TempDir())
 	expect(4, "no channel 2", "transcribe", "--channel", "2", file)
 	expect(2, "--channel", "transcribe", "--channel", "left", file)
 	expect(0, "two\n", "transcribe", "--channel", "1", file)

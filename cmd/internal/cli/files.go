@@ -100,9 +100,24 @@ func outputStems(sources []source) map[string]string {
 
 func stem(name string) string { return strings.TrimSuffix(name, path.Ext(name)) }
 
+// openRegular opens a file for reading. What is no file is refused before it is opened: opening a pipe would wait for its writer.
+func openRegular(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case info.IsDir():
+		return nil, usageError(fmt.Errorf("%s is a directory; bulk takes those", name))
+	case !info.Mode().IsRegular():
+		return nil, usageError(fmt.Errorf("%s is not a file", name))
+	}
+	return os.Open(name)
+}
+
 // hashFile is the SHA-256 of a file, in hex.
 func hashFile(name string) (string, error) {
-	f, err := os.Open(name)
+	f, err := openRegular(name)
 	if err != nil {
 		return "", err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -184,7 +183,7 @@ func submitFile(ctx context.Context, client *api.Client, file string, opts aviar
 }
 
 func submitOnce(ctx context.Context, client *api.Client, file string, opts aviary.Options) (api.Job, error) {
-	f, err := os.Open(file)
+	f, err := openRegular(file)
 	if err != nil {
 		return api.Job{}, err
 	}
@@ -192,9 +191,6 @@ func submitOnce(ctx context.Context, client *api.Client, file string, opts aviar
 	info, err := f.Stat()
 	if err != nil {
 		return api.Job{}, err
-	}
-	if info.IsDir() {
-		return api.Job{}, usageError(fmt.Errorf("%s is a directory; use aviary bulk", file))
 	}
 	return client.Submit(ctx, api.Upload{Body: f, Size: info.Size(), Options: opts})
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -129,7 +128,7 @@ func (a *app) probe(ctx context.Context, files []string, quick bool) error {
 
 // probeFile gives the verdict of a server: that takes decoding the file, unless quick trusts what is counted.
 func probeFile(ctx context.Context, p *probe.Prober, name string, s Settings, quick bool) (probe.Report, error) {
-	f, err := os.Open(name)
+	f, err := openRegular(name)
 	if err != nil {
 		return probe.Report{}, err
 	}
@@ -137,9 +136,6 @@ func probeFile(ctx context.Context, p *probe.Prober, name string, s Settings, qu
 	info, err := f.Stat()
 	if err != nil {
 		return probe.Report{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return probe.Report{}, usageError(fmt.Errorf("%s is not a file", name))
 	}
 	report, err := p.Inspect(ctx, f, info.Size())
 	if err == nil {

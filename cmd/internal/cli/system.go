@@ -241,6 +241,7 @@ func (s *System) run() error {
 	s.stopWork = cancel
 	s.background.Go(func() { s.dispatcher.Run(ctx) })
 	s.background.Go(func() { s.sweeper.Run(ctx) })
+	s.background.Go(func() { s.sweepBlobs(ctx) })
 	if s.worker != nil {
 		if err := s.worker.Start(); err != nil {
 			return err
@@ -255,6 +256,29 @@ func (s *System) run() error {
 		s.log.Info("the API listens", "url", s.URL())
 	}
 	return nil
+}
+
+// sweepEvery is between two looks for what crashed processes left among the blobs.
+const sweepEvery = 10 * time.Minute
+
+// sweepBlobs removes such things, where the kind of blobs has any.
+func (s *System) sweepBlobs(ctx context.Context) {
+	blobs, ok := s.blobs.(interface{ Sweep(context.Context) error })
+	if !ok {
+		return
+	}
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := blobs.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("the staging folder was not swept", "err", err)
+		}
+	}
 }
 
 // URL is where the API answers.

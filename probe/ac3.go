@@ -117,50 +117,14 @@ func sniffAC3(head []byte) bool { return frameParser(parseAC3Stream).startsWith(
 
 func sniffEAC3(head []byte) bool { return frameParser(parseEAC3Stream).startsWith(head) }
 
-// ac3File is a file of AC-3.
-type ac3File struct {
-	*codedTrack
-	counted *frameWalk
-}
-
 func openAC3(_ context.Context, s *source) (track, error) {
 	first, ok := parseAC3Stream(s.head)
 	if !ok {
 		return nil, broken("The file does not start with frames of AC-3.")
 	}
-	f := &ac3File{}
 	st := stream{container: "ac3", codec: codecAC3, rate: first.kind.rate, channels: first.kind.channels, claimed: unknown, keep: unknown}
-	st.packets = func(counting bool) packetReader {
-		p := &ac3Packets{frameWalk{source: s, parse: parseAC3Stream, sync: 0x0B, kind: first.kind}}
-		if counting {
-			f.counted = &p.walk
-		}
-		return p
-	}
-	coded, err := newCodedTrack(s, st)
-	if err != nil {
-		return nil, err
-	}
-	f.codedTrack = coded.(*codedTrack)
-	return f, nil
-}
-
-func (f *ac3File) about() about {
-	a := f.codedTrack.about()
-	if f.counted != nil {
-		a.warnings = append(a.warnings[:len(a.warnings):len(a.warnings)], f.counted.warnings()...)
-	}
-	return a
-}
-
-type ac3Packets struct {
-	walk frameWalk
-}
-
-func (p *ac3Packets) next(ctx context.Context) (packet, error) {
-	b, h, err := p.walk.next(ctx)
-	if err != nil {
-		return packet{}, err
-	}
-	return packet{data: b, frames: h.frames}, nil
+	walk := frameWalk{source: s, parse: parseAC3Stream, sync: 0x0B, kind: first.kind}
+	return newWalkedTrack(s, st, walk, func(b []byte, h frameHead, _ int64) (packet, error) {
+		return packet{data: b, frames: h.frames}, nil
+	})
 }

@@ -41,12 +41,6 @@ func adtsHead(b []byte) int {
 	return adtsHeadBytes
 }
 
-// adtsFile is a file of ADTS.
-type adtsFile struct {
-	*codedTrack
-	counted *frameWalk
-}
-
 func openADTS(_ context.Context, s *source) (track, error) {
 	at, first, ok := frameParser(parseADTS).find(s.head)
 	if !ok {
@@ -60,46 +54,15 @@ func openADTS(_ context.Context, s *source) (track, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &adtsFile{}
 	st := stream{container: "adts", codec: codecAAC, rate: config.rate, channels: config.channels, setup: setup, claimed: unknown, keep: unknown}
 	if at > 0 {
 		st.warnings = append(st.warnings, fmt.Sprintf("The first %d bytes are no audio and were left out.", at))
 	}
-	st.packets = func(counting bool) packetReader {
-		p := &adtsPackets{frameWalk{source: s, parse: parseADTS, kind: first.kind, at: int64(at)}}
-		if counting {
-			f.counted = &p.walk
+	walk := frameWalk{source: s, parse: parseADTS, kind: first.kind, at: int64(at)}
+	return newWalkedTrack(s, st, walk, func(b []byte, h frameHead, at int64) (packet, error) { // without the frame's header
+		if h.frames != adtsFrames {
+			return packet{}, unsupported("The AAC file has frames of several blocks, the first at byte %d, which are not supported.", at)
 		}
-		return p
-	}
-	coded, err := newCodedTrack(s, st)
-	if err != nil {
-		return nil, err
-	}
-	f.codedTrack = coded.(*codedTrack)
-	return f, nil
-}
-
-func (f *adtsFile) about() about {
-	a := f.codedTrack.about()
-	if f.counted != nil {
-		a.warnings = append(a.warnings[:len(a.warnings):len(a.warnings)], f.counted.warnings()...)
-	}
-	return a
-}
-
-// adtsPackets are the frames without their headers.
-type adtsPackets struct {
-	walk frameWalk
-}
-
-func (p *adtsPackets) next(ctx context.Context) (packet, error) {
-	b, h, err := p.walk.next(ctx)
-	if err != nil {
-		return packet{}, err
-	}
-	if h.frames != adtsFrames {
-		return packet{}, unsupported("The AAC file has frames of several blocks, the first at byte %d, which are not supported.", p.walk.at-int64(h.bytes))
-	}
-	return packet{data: b[adtsHead(b):], frames: h.frames}, nil
+		return packet{data: b[adtsHead(b):], frames: h.frames}, nil
+	})
 }

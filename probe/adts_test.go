@@ -95,7 +95,7 @@ func TestADTSPackets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st := opened.(*adtsFile).stream
+		st := opened.(*walkedTrack).stream
 		if !bytes.Equal(st.setup, []byte{0x14, 0x10}) { // object type 2, rate 8, 2 channels
 			t.Errorf("the setup is %x", st.setup)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Elementary streams: frames one behind the other, each with a header that says how long it is, and nothing around them (MPEG audio, ADTS).
@@ -236,4 +237,50 @@ func (w *frameWalk) warnings() (all []string) {
 		all = append(all, "The last frame is cut off and was left out.")
 	}
 	return all
+}
+
+// walkedTrack is the track of a file that is frames and nothing else. It tells what was found between them.
+type walkedTrack struct {
+	*codedTrack
+	counted *frameWalk // of the last count
+}
+
+// newWalkedTrack makes the track of a stream that is walked through as walk does, from where it stands. unwrap makes the packet of the frame at a byte.
+func newWalkedTrack(s *source, st stream, walk frameWalk, unwrap func(b []byte, h frameHead, at int64) (packet, error)) (track, error) {
+	t := &walkedTrack{}
+	st.packets = func(counting bool) packetReader {
+		w := walk
+		if counting {
+			t.counted = &w
+		}
+		return &walkedPackets{&w, unwrap}
+	}
+	coded, err := newCodedTrack(s, st)
+	if err != nil {
+		return nil, err
+	}
+	t.codedTrack = coded.(*codedTrack)
+	return t, nil
+}
+
+func (t *walkedTrack) about() about {
+	a := t.codedTrack.about()
+	if t.counted != nil {
+		a.warnings = append(slices.Clip(a.warnings), t.counted.warnings()...)
+	}
+	return a
+}
+
+// walkedPackets are the packets of such a stream.
+type walkedPackets struct {
+	walk   *frameWalk
+	unwrap func(b []byte, h frameHead, at int64) (packet, error)
+}
+
+func (p *walkedPackets) next(ctx context.Context) (packet, error) {
+	b, h, err := p.walk.next(ctx)
+	if err != nil {
+		return packet{}, err
+	}
+	return p.unwrap(b, h, p.walk.at-int64(h.bytes))
 }

@@ -94,7 +94,7 @@ func (s *ffmpegSamples) read(_ context.Context, dst []float32) (int, error) {
 	switch {
 	case errors.Is(err, io.EOF) && -over > ffmpegSlack(counted, s.stream.rate):
 		return 0, s.deviates(counted)
-	case s.given == 0 && errors.Is(err, ffmpeg.ErrLimit):
+	case s.given == 0 && errors.Is(err, ffmpeg.ErrStalled):
 		return 0, silentFFmpeg(err)
 	case err != nil && !errors.Is(err, io.EOF):
 		return 0, ffmpegError(err, s.stream.codec.title)
@@ -133,7 +133,7 @@ func readFloats(in *bufio.Reader, dst []float32, channels int, order binary.Byte
 	return n, err
 }
 
-// silentFFmpeg is about an ffmpeg that gave nothing until a limit ended it: it, and not the file, is likely to be broken, and another try may do better.
+// silentFFmpeg is about an ffmpeg that gave nothing and did nothing until that ended it: it, and not the file, is likely to be broken, and another try may do better.
 func silentFFmpeg(err error) error { return fmt.Errorf("ffmpeg gave nothing at all: %w", err) }
 
 // ffmpegError says what a failure of ffmpeg means. What it said itself is for the log.

@@ -183,7 +183,7 @@ func (r *pipedRun) header() error {
 	if errors.Is(err, io.EOF) && r.in.Buffered() == 0 {
 		return broken("The %s file holds no audio that can be decoded.", r.title)
 	}
-	if errors.Is(err, ffmpeg.ErrLimit) {
+	if errors.Is(err, ffmpeg.ErrStalled) {
 		return silentFFmpeg(err)
 	}
 	if err != nil {

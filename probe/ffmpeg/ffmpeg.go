@@ -115,6 +115,7 @@ func (c *Command) check(ctx context.Context) error {
 var (
 	ErrFailed    = errors.New("ffmpeg failed")                                 // it gave up or crashed
 	ErrLimit     = errors.New("ffmpeg needed more time or memory than it may") // or wrote a file
+	ErrStalled   = fmt.Errorf("%w: nothing happened", ErrLimit)
 	ErrNoDecoder = errors.New("this ffmpeg lacks the decoder or the demuxer")
 	ErrNoAudio   = errors.New("ffmpeg found no audio stream")
 )

@@ -222,7 +222,7 @@ func (p *Process) Read(b []byte) (int, error) {
 			fed, idle = now, time.Now() // it reads, or waits for Feed
 		}
 		if time.Since(idle) >= p.limits.Stall {
-			p.kill(fmt.Errorf("%w: nothing happened for %v", ErrLimit, p.limits.Stall))
+			p.kill(fmt.Errorf("%w for %v", ErrStalled, p.limits.Stall))
 		}
 	}
 }

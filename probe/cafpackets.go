@@ -78,30 +78,29 @@ func (f *cafFile) aac() (cafCodec, error) {
 
 // alac reads an ALACSpecificConfig, before which older writers put two atoms.
 func (f *cafFile) alac() (cafCodec, error) {
-	const configBytes, atomsBytes = 24, 24
+	const atomsBytes = 24
 	b, err := f.cookie()
 	if err != nil {
 		return cafCodec{}, err
 	}
-	if len(b) >= atomsBytes+configBytes && string(b[4:8]) == "frma" {
+	if len(b) >= atomsBytes+alacConfigBytes && string(b[4:8]) == "frma" {
 		b = b[atomsBytes:]
 	}
-	if len(b) < configBytes {
+	if len(b) < alacConfigBytes {
 		return cafCodec{}, broken("The CAF file's kuki chunk, of %d bytes, does not describe Apple Lossless.", len(b))
 	}
-	b = b[:configBytes]
-	frames, bits, channels, rate := int64(binary.BigEndian.Uint32(b)), int(b[5]), int64(b[9]), int64(binary.BigEndian.Uint32(b[20:]))
-	if err := checkLimits(rate, channels); err != nil {
+	config, err := parseALACConfig(b)
+	if err == nil {
+		err = checkLimits(int64(config.rate), int64(config.channels))
+	}
+	if err != nil {
 		return cafCodec{}, err
 	}
-	if rate != int64(f.desc.rate) || channels != int64(f.desc.channels) || frames < 1 || frames > maxALACFrames || f.desc.packetFrames != frames {
+	if !config.plausibleFrames() || config.rate != f.desc.rate || config.channels != f.desc.channels || f.desc.packetFrames != config.frames {
 		return cafCodec{}, broken("The CAF file's desc and kuki chunks disagree about the rate, the channels or the length of packets.")
 	}
-	c := cafCodec{codec: codecALAC, setup: b, rate: int(rate), channels: int(channels), fixed: frames}
-	c.last = func(data []byte) int64 { return alacFrames(data, frames) }
-	if bits > 16 {
-		c.bits = bits
-	}
+	c := cafCodec{codec: codecALAC, setup: config.setup, rate: config.rate, channels: config.channels, fixed: config.frames, bits: config.bits}
+	c.last = func(data []byte) int64 { return alacFrames(data, config.frames) }
 	return c, nil
 }
 

@@ -124,28 +124,20 @@ func aacCoding(setup []byte) (mp4Coding, error) {
 	return mp4Coding{codec: codecAAC, rate: a.rate, channels: a.channels, setup: setup, frames: a.frames, loose: 2 * a.frames, mostBytes: mp4PacketBytes}, nil
 }
 
-// alacCoding reads the ALACSpecificConfig, which stands behind version and flags (Apple Lossless reference: ALACMagicCookieDescription).
+// alacCoding reads the ALACSpecificConfig, which stands behind version and flags.
 func alacCoding(e *mp4.Entry, timescale uint32) (mp4Coding, error) {
-	const config = 24
 	cookie := e.Box("alac")
-	if len(cookie) < 4+config {
-		return mp4Coding{}, broken("The Apple Lossless track has no configuration.")
+	config, err := parseALACConfig(cookie[min(len(cookie), 4):])
+	if err == nil {
+		err = config.check()
 	}
-	setup := cookie[4:]
-	frames, bits, channels, rate := int64(binary.BigEndian.Uint32(setup)), int(setup[5]), int(setup[9]), binary.BigEndian.Uint32(setup[20:])
-	if frames == 0 || frames > maxALACFrames {
-		return mp4Coding{}, broken("The Apple Lossless track claims packets of %d frames.", frames)
-	}
-	if err := checkLimits(int64(rate), int64(channels)); err != nil {
+	if err != nil {
 		return mp4Coding{}, err
 	}
-	c := mp4Coding{codec: codecALAC, rate: int(rate), channels: channels, setup: setup[:config:config], loose: frames,
+	c := mp4Coding{codec: codecALAC, rate: config.rate, channels: config.channels, setup: config.setup, bits: config.bits, loose: config.frames,
 		mostBytes: mp4LosslessPacketBytes}
-	if bits > 16 {
-		c.bits = bits
-	}
 	c.counter = func() func(mp4Sample) (int64, error) {
-		return func(s mp4Sample) (int64, error) { return s.alac(frames, int64(rate), int64(timescale)) }
+		return func(s mp4Sample) (int64, error) { return s.alac(config.frames, int64(config.rate), int64(timescale)) }
 	}
 	return c, nil
 }

@@ -178,25 +178,17 @@ func webmAACOf(setup []byte) (webmCoding, error) {
 		counter: headCounter(0, func([]byte) (int64, error) { return a.frames, nil })}, nil
 }
 
-// webmALAC reads the ALACSpecificConfig (Apple Lossless reference). Packets that are shorter than others say so.
+// webmALAC reads the ALACSpecificConfig. Packets that are shorter than others say so.
 func webmALAC(w *webmFile) (webmCoding, error) {
-	const config = 24
-	setup := w.file.Track.Private
-	if len(setup) < config {
-		return webmCoding{}, broken("The Apple Lossless track has no configuration.")
+	config, err := parseALACConfig(w.file.Track.Private)
+	if err == nil {
+		err = config.check()
 	}
-	frames, bits, channels, rate := int64(binary.BigEndian.Uint32(setup)), int(setup[5]), int(setup[9]), binary.BigEndian.Uint32(setup[20:])
-	if frames == 0 || frames > maxALACFrames {
-		return webmCoding{}, broken("The Apple Lossless track claims packets of %d frames.", frames)
-	}
-	if err := checkLimits(int64(rate), int64(channels)); err != nil {
+	if err != nil {
 		return webmCoding{}, err
 	}
-	c := webmCoding{codec: codecALAC, rate: int(rate), channels: channels, setup: setup, mostBytes: webmLosslessPacketBytes}
-	if bits > 16 {
-		c.bits = bits
-	}
-	c.counter = headCounter(alacHeadBytes, func(b []byte) (int64, error) { return alacFrames(b, frames), nil })
+	c := webmCoding{codec: codecALAC, rate: config.rate, channels: config.channels, setup: w.file.Track.Private, bits: config.bits, mostBytes: webmLosslessPacketBytes}
+	c.counter = headCounter(alacHeadBytes, func(b []byte) (int64, error) { return alacFrames(b, config.frames), nil })
 	return c, nil
 }
 

@@ -17,6 +17,7 @@ import (
 type ledger struct {
 	mu        sync.Mutex
 	job       aviary.Job
+	readErr   error
 	startErr  error
 	beatErr   error // answer to heartbeats
 	cancel    bool  // heartbeats ask to stop
@@ -25,6 +26,17 @@ type ledger struct {
 	ends      []string
 	failure   aviary.Failure
 	got       aviary.Transcript
+	claims    []aviary.Claim
+}
+
+func (l *ledger) Job(_ context.Context, id string) (aviary.Job, error) {
+	job := l.job
+	job.ID, job.State = id, aviary.StateQueued
+	return job, l.readErr
+}
+
+func (l *ledger) TakeOver(context.Context, aviary.Claim) ([]aviary.Reaped, error) {
+	panic("not a runner's")
 }
 
 func (l *ledger) StartAttempt(_ context.Context, t aviary.Ticket, c aviary.Claim) (aviary.Job, error) {
@@ -33,6 +45,7 @@ func (l *ledger) StartAttempt(_ context.Context, t aviary.Ticket, c aviary.Claim
 	}
 	l.job.ID, l.job.State, l.job.Worker, l.job.Device = t.JobID, aviary.StateRunning, c.Worker, c.Device
 	l.job.Attempt++
+	l.claims = append(l.claims, c)
 	return l.job, nil
 }
 
@@ -126,6 +139,8 @@ func TestRunEndsAnAttempt(t *testing.T) {
 		{"fenced off while running", &ledger{beatErr: aviary.ErrStale}, waits, nil, "", false},
 		{"an old ticket", &ledger{startErr: aviary.ErrNotClaimable}, waits, nil, "", false},
 		{"a deleted job", &ledger{startErr: aviary.Errorf(aviary.CodeNotFound, "store", "gone")}, waits, nil, "", false},
+		{"a job that is no more", &ledger{readErr: aviary.Errorf(aviary.CodeNotFound, "store", "gone")}, waits, nil, "", false},
+		{"deleted while running", &ledger{beatErr: aviary.Errorf(aviary.CodeNotFound, "store", "gone")}, waits, nil, "", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,9 +166,11 @@ func TestRunEndsAnAttempt(t *testing.T) {
 
 func TestRunReportsAStoreThatIsAwayBeforeTheClaim(t *testing.T) {
 	want := errors.New("away")
-	r, _ := newRunner(&ledger{startErr: want})
-	if err := r.Run(t.Context(), ticket, says("")); !errors.Is(err, want) {
-		t.Errorf("got %v: the queue must hear of it, to try the ticket again", err)
+	for _, l := range []*ledger{{startErr: want}, {readErr: want}} {
+		r, _ := newRunner(l)
+		if err := r.Run(t.Context(), ticket, says("")); !errors.Is(err, want) || errors.Is(err, aviary.ErrDeviceLost) {
+			t.Errorf("got %v: the queue must hear of it, to try the ticket again", err)
+		}
 	}
 }
 

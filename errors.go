@@ -27,6 +27,8 @@ const (
 	CodeJobActive          Code = "job_active"
 	CodeStateConflict      Code = "state_conflict"
 
+	CodeIdempotencyInProgress Code = "idempotency_in_progress"
+
 	CodeAudioTooLong         Code = "audio_too_long"
 	CodeDurationUnknown      Code = "duration_unknown"
 	CodeUploadTooLarge       Code = "upload_too_large"
@@ -36,10 +38,16 @@ const (
 	CodeOptionInvalid Code = "option_invalid"
 	CodeAudioNoStream Code = "audio_no_stream"
 
+	CodeIdempotencyKeyReused Code = "idempotency_key_reused"
+
+	CodeQuotaExceeded Code = "quota_exceeded"
+
 	CodeQueueFull   Code = "queue_full"
 	CodeStorageFull Code = "storage_full"
-	CodeDraining    Code = "draining"
-	CodeInternal    Code = "internal_error"
+	// CodeStoreUnavailable says that the store does not answer, or is busy for too long, and that nothing was changed.
+	CodeStoreUnavailable Code = "store_unavailable"
+	CodeDraining         Code = "draining"
+	CodeInternal         Code = "internal_error"
 
 	CodeDeviceOutOfMemory Code = "device_out_of_memory"
 	CodeDeviceFailed      Code = "device_failed"
@@ -57,34 +65,38 @@ type codeInfo struct {
 }
 
 var codes = map[Code]codeInfo{
-	CodeMalformedRequest:     {"The request could not be read", false},
-	CodeAudioBroken:          {"The audio is damaged", false},
-	CodeNotFound:             {"There is no such thing here", false},
-	CodeMethodNotAllowed:     {"The method is not allowed here", false},
-	CodeFormatNotAvailable:   {"The format is not available", false},
-	CodeJobExpired:           {"The job has been deleted", false},
-	CodeUploadStalled:        {"The upload stalled", true},
-	CodeTranscriptNotReady:   {"The transcript is not ready", true},
-	CodeJobActive:            {"The job is still active", true},
-	CodeStateConflict:        {"The job's state does not allow this", false},
-	CodeAudioTooLong:         {"The audio is too long", false},
-	CodeDurationUnknown:      {"The duration could not be determined", false},
-	CodeUploadTooLarge:       {"The upload is too large", false},
-	CodeMediaTypeUnsupported: {"The media type is not supported", false},
-	CodeOptionUnknown:        {"An option is unknown", false},
-	CodeOptionInvalid:        {"An option is invalid", false},
-	CodeAudioNoStream:        {"There is no audio in the file", false},
-	CodeQueueFull:            {"The queue is full", true},
-	CodeStorageFull:          {"The storage is full", true},
-	CodeDraining:             {"The server is shutting down", true},
-	CodeInternal:             {"Something went wrong inside", true},
-	CodeDeviceOutOfMemory:    {"The device's memory does not suffice", false},
-	CodeDeviceFailed:         {"The device failed", true},
-	CodeEngineFailed:         {"The engine failed", true},
-	CodeAttemptTimeout:       {"The attempt took too long", true},
-	CodeWorkerLost:           {"The worker was lost", true},
-	CodeAttemptsExhausted:    {"The attempts are used up", true},
-	CodeCanceled:             {"The job was canceled", false},
+	CodeMalformedRequest:      {"The request could not be read", false},
+	CodeAudioBroken:           {"The audio is damaged", false},
+	CodeNotFound:              {"There is no such thing here", false},
+	CodeMethodNotAllowed:      {"The method is not allowed here", false},
+	CodeFormatNotAvailable:    {"The format is not available", false},
+	CodeJobExpired:            {"The job has been deleted", false},
+	CodeUploadStalled:         {"The upload stalled", true},
+	CodeTranscriptNotReady:    {"The transcript is not ready", true},
+	CodeJobActive:             {"The job is still active", true},
+	CodeStateConflict:         {"The job's state does not allow this", false},
+	CodeAudioTooLong:          {"The audio is too long", false},
+	CodeDurationUnknown:       {"The duration could not be determined", false},
+	CodeUploadTooLarge:        {"The upload is too large", false},
+	CodeMediaTypeUnsupported:  {"The media type is not supported", false},
+	CodeOptionUnknown:         {"An option is unknown", false},
+	CodeOptionInvalid:         {"An option is invalid", false},
+	CodeAudioNoStream:         {"There is no audio in the file", false},
+	CodeIdempotencyInProgress: {"The same request is being worked on", true},
+	CodeIdempotencyKeyReused:  {"The idempotency key has been used for another request", false},
+	CodeQuotaExceeded:         {"The caller has too much open", true},
+	CodeQueueFull:             {"The queue is full", true},
+	CodeStorageFull:           {"The storage is full", true},
+	CodeStoreUnavailable:      {"The store does not answer", true},
+	CodeDraining:              {"The server is shutting down", true},
+	CodeInternal:              {"Something went wrong inside", true},
+	CodeDeviceOutOfMemory:     {"The device's memory does not suffice", false},
+	CodeDeviceFailed:          {"The device failed", true},
+	CodeEngineFailed:          {"The engine failed", true},
+	CodeAttemptTimeout:        {"The attempt took too long", true},
+	CodeWorkerLost:            {"The worker was lost", true},
+	CodeAttemptsExhausted:     {"The attempts are used up", true},
+	CodeCanceled:              {"The job was canceled", false},
 }
 
 // Codes lists every code, for tests that hold other tables to this one.
@@ -158,8 +170,10 @@ func CodeOf(err error) Code {
 
 // The fences of the store: a write came from a state or an attempt that is no longer the current one. They never reach a user.
 var (
-	ErrStale        = errors.New("the attempt is no longer the current one")
-	ErrNotClaimable = errors.New("the job cannot be claimed with this ticket")
+	ErrStale = errors.New("the attempt is no longer the current one")
+	// ErrRequestKeyTaken says that the tenant has a job with this request key already.
+	ErrRequestKeyTaken = errors.New("the request key is taken")
+	ErrNotClaimable    = errors.New("the job cannot be claimed with this ticket")
 )
 
 // Problem is a failure as it is stored with a job and shown in it, after RFC 9457.

@@ -13,6 +13,9 @@ import (
 // Intake takes uploads in. Its Submit is the only way a job comes to be: bytes are staged, counted and hashed; the upload is decoded once, held
 // against the duration guard, and stored as what the device will hear; both are committed as blobs, and only then does a row exist. A refusal
 // leaves no row, no blob and no task behind.
+//
+// A submission with a key can be repeated after a lost answer: the row carries the key and the hash of the request, and at most one row of a tenant carries a
+// key. A key whose submission was refused is free again, since nothing was stored.
 type Intake struct {
 	Store    Store
 	Blobs    Blobs
@@ -25,6 +28,10 @@ type Intake struct {
 	Limits IntakeLimits
 	// Decoding has room for the uploads that are decoded at the same time; others wait their turn. nil is no bound.
 	Decoding chan struct{}
+	// Rate is how fast the system works, for the time after which a refused caller should come back; see Meter. nil is unknown.
+	Rate func() (audioPerSecond float64, ok bool)
+
+	keys inFlight
 }
 
 // IntakeLimits bound what is taken in; zero is no limit.
@@ -36,56 +43,95 @@ type IntakeLimits struct {
 	MaxAttempts int
 }
 
-// Submit reads body to its end, in constant memory, and queues a job for it. The error's code says why it was refused.
-func (in *Intake) Submit(ctx context.Context, body io.Reader, opts Options) (Job, error) {
-	job, err := in.submit(ctx, body, opts)
-	if err != nil {
+// Submit reads body to its end, in constant memory, and queues a job for it. The error's code says why it was refused. replayed says that an earlier
+// request with the same key had made the job, which may have expired since; then nothing was stored or decoded.
+func (in *Intake) Submit(ctx context.Context, body io.Reader, s Submission) (job Job, replayed bool, err error) {
+	job, replayed, err = in.submit(ctx, body, s)
+	switch {
+	case err != nil:
 		in.Observer.JobRefused(CodeOf(err))
-		return Job{}, err
+		return Job{}, false, in.withWait(ctx, err)
+	case replayed:
+		return job, true, nil
 	}
 	in.Observer.JobAccepted(job.Audio, job.Options.Priority)
 	in.Waker.Wake()
-	return job, nil
+	return job, false, nil
 }
 
-func (in *Intake) submit(ctx context.Context, body io.Reader, opts Options) (Job, error) {
-	opts, err := opts.normalize()
+func (in *Intake) submit(ctx context.Context, body io.Reader, s Submission) (Job, bool, error) {
+	s, err := s.normalize()
 	if err != nil {
-		return Job{}, err
+		return Job{}, false, err
+	}
+	leave, err := in.keys.enter(s)
+	if err != nil {
+		return Job{}, false, err
+	}
+	defer leave()
+	// A repeated request takes no room, so that no limit holds for it, and its bytes are only hashed.
+	if earlier, found, err := in.requested(ctx, s); found || err != nil {
+		return in.repeat(ctx, body, s, earlier, err)
 	}
 	if err := in.checkRoom(ctx); err != nil {
-		return Job{}, err
+		return Job{}, false, err
+	}
+	if err := in.checkQueue(ctx); err != nil {
+		return Job{}, false, err
 	}
 	staged, err := in.Blobs.Stage(ctx)
 	if err != nil {
-		return Job{}, err
+		return Job{}, false, err
 	}
 	defer staged.Discard() //nolint:errcheck // after Commit it does nothing; what a crash leaves is swept by its age
-	sum, err := in.receive(ctx, staged, body)
+	sum, err := in.receive(ctx, body, staged)
 	if err != nil {
-		return Job{}, err
+		return Job{}, false, err
 	}
+	// An upload takes long: another process may have finished the same request meanwhile. To look is cheaper than to decode.
+	if earlier, found, err := in.requested(ctx, s); found || err != nil {
+		return replay(s, sum, earlier, err)
+	}
+	return in.create(ctx, s, sum, staged)
+}
+
+// create makes a job of an upload that has been received.
+func (in *Intake) create(ctx context.Context, s Submission, sum string, staged Staged) (Job, bool, error) {
 	recording, err := in.Blobs.Stage(ctx)
 	if err != nil {
-		return Job{}, err
+		return Job{}, false, err
 	}
-	defer recording.Discard() //nolint:errcheck // as above
-	audio, err := in.normalize(ctx, staged, recording, opts.Channel)
+	defer recording.Discard() //nolint:errcheck // as in submit
+	audio, err := in.normalize(ctx, staged, recording, s.Options.Channel)
 	if err != nil {
-		return Job{}, err
+		return Job{}, false, err
 	}
 	audio.Bytes, audio.SHA256 = staged.Size(), sum
 
-	job := Job{ID: in.NewID(), Options: opts, Audio: audio, MaxAttempts: in.Limits.MaxAttempts}
+	job := Job{ID: in.NewID(), Tenant: s.Tenant, Options: s.Options, Audio: audio, MaxAttempts: in.Limits.MaxAttempts}
 	job.BlobKey, job.AudioKey = job.ID, job.ID+".flac"
+	if s.Key != "" {
+		job.RequestKey = s.Key
+		if job.RequestHash, err = requestHash(sum, s.Options); err != nil {
+			return Job{}, false, err
+		}
+	}
 	if err := in.commit(ctx, job, staged, recording); err != nil {
-		return Job{}, err
+		return Job{}, false, err
 	}
 	created, err := in.Store.CreateJob(ctx, job, in.Limits.Queue)
-	if err != nil {
-		return Job{}, in.withdraw(ctx, job, err)
+	if err == nil {
+		return created, false, nil
 	}
-	return created, nil
+	err = in.withdraw(ctx, job, err)
+	if !errors.Is(err, ErrRequestKeyTaken) {
+		return Job{}, false, err
+	}
+	earlier, _, lookErr := in.requested(ctx, s)
+	if lookErr == nil && earlier.ID == job.ID { // our own row: the store had tried the commit again after a lost answer
+		return earlier, false, nil
+	}
+	return replay(s, sum, earlier, lookErr)
 }
 
 // commit makes both blobs, or neither.
@@ -109,9 +155,14 @@ const cleanupTime = 5 * time.Second
 func (in *Intake) withdraw(ctx context.Context, job Job, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
+	const op = "intake.withdraw"
+	if CodeOf(cause) == CodeStoreUnavailable { // that is certain: there is no row
+		return errors.Join(cause, in.deleteBlobs(ctx, job))
+	}
 	if _, err := in.Store.Job(ctx, job.ID); CodeOf(err) != CodeNotFound {
 		in.Log.Warn("kept the blobs of a job whose creation is in doubt", "job", job.ID, "err", cause)
-		return cause
+		// Not the cause's own code: one that says that nothing was accepted invites clients to submit a second time.
+		return WrapError(CodeInternal, op, cause, "Whether the job was created is not known. With an Idempotency-Key, the request can be repeated.")
 	}
 	return errors.Join(cause, in.deleteBlobs(ctx, job))
 }
@@ -140,21 +191,31 @@ func (in *Intake) checkRoom(ctx context.Context) error {
 
 // receive copies body into staged and returns its SHA-256 in hex. What has arrived is looked at now and then, so that a refusal that is certain
 // does not wait for the rest.
-func (in *Intake) receive(ctx context.Context, staged Staged, body io.Reader) (string, error) {
+func (in *Intake) receive(ctx context.Context, body io.Reader, staged Staged) (string, error) {
+	peekAt := int64(firstPeekBytes)
+	return in.hash(ctx, body, staged, func() error {
+		received := staged.Size()
+		if received < peekAt {
+			return nil
+		}
+		peekAt = received * peekGrowth
+		return in.Prober.Peek(ctx, staged, received)
+	})
+}
+
+// hash copies body to w and returns its SHA-256 in hex. before is asked before each read whether to go on.
+func (in *Intake) hash(ctx context.Context, body io.Reader, w io.Writer, before func() error) (string, error) {
 	const op = "intake.receive"
 	if limit := in.Limits.UploadBytes; limit > 0 {
 		body = io.LimitReader(body, limit+1)
 	}
-	hash, peekAt := sha256.New(), int64(firstPeekBytes)
-	n, err := io.Copy(io.MultiWriter(staged, hash), readerFunc(func(p []byte) (int, error) {
+	hash := sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, hash), readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if received := staged.Size(); received >= peekAt {
-			if err := in.Prober.Peek(ctx, staged, received); err != nil {
-				return 0, err
-			}
-			peekAt = received * peekGrowth
+		if err := before(); err != nil {
+			return 0, err
 		}
 		return body.Read(p)
 	}))

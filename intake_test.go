@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -23,6 +24,8 @@ type shelf struct {
 	free   int64
 	err    error // of Commit
 	only   int   // commits that go well before err counts
+	full   error // of Write
+	room   int   // writes that go well before full counts
 }
 
 type book struct {
@@ -45,10 +48,19 @@ func (s *shelf) Open(_ context.Context, key string) (aviary.Blob, error) {
 }
 func (s *shelf) Delete(_ context.Context, key string) error { delete(s.blobs, key); return nil }
 func (s *shelf) FreeBytes(context.Context) (int64, error)   { return s.free, nil }
-func (b *book) Write(p []byte) (int, error)                 { return b.buf.Write(p) }
-func (b *book) WriteAt(p []byte, off int64) (int, error)    { return copy(b.buf.Bytes()[off:], p), nil }
-func (b *book) Close() error                                { return nil }
-func (b *book) Size() int64                                 { return max(int64(b.buf.Len()), b.len()) }
+func (s *shelf) List(context.Context, string, int) ([]aviary.BlobInfo, error) {
+	panic("an intake lists nothing")
+}
+func (b *book) Write(p []byte) (int, error) {
+	if b.shelf.full != nil && b.shelf.room == 0 {
+		return 0, b.shelf.full
+	}
+	b.shelf.room--
+	return b.buf.Write(p)
+}
+func (b *book) WriteAt(p []byte, off int64) (int, error) { return copy(b.buf.Bytes()[off:], p), nil }
+func (b *book) Close() error                             { return nil }
+func (b *book) Size() int64                              { return max(int64(b.buf.Len()), b.len()) }
 func (b *book) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(b.buf.Bytes()).ReadAt(p, off)
 }
@@ -110,18 +122,56 @@ func (h hearing) Decode(context.Context, io.ReaderAt, int64, time.Duration) (avi
 // rows is the part of a Store that Intake uses.
 type rows struct {
 	aviary.Store
-	jobs map[string]aviary.Job
-	err  error
-	lost bool // the row is made, but the answer is lost
+	mu      sync.Mutex
+	jobs    map[string]aviary.Job
+	err     error
+	lost    bool // the row is made, but the answer is lost
+	backlog aviary.Backlog
+	away    error                                        // of every read
+	looked  func(key string, jobs map[string]aviary.Job) // runs before Requested answers
 }
 
 func (r *rows) CreateJob(_ context.Context, j aviary.Job, _ aviary.QueueLimits) (aviary.Job, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.requested(j.Tenant, j.RequestKey); taken {
+		return j, aviary.ErrRequestKeyTaken
+	}
 	if r.err == nil || r.lost {
 		r.jobs[j.ID] = j
 	}
 	return j, r.err
 }
+
+func (r *rows) requested(tenant, key string) (aviary.Job, bool) {
+	for _, j := range r.jobs {
+		if key != "" && j.Tenant == tenant && j.RequestKey == key {
+			return j, true
+		}
+	}
+	return aviary.Job{}, false
+}
+
+func (r *rows) Requested(_ context.Context, tenant, key string) (aviary.Job, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away != nil {
+		return aviary.Job{}, r.away
+	}
+	if r.looked != nil {
+		r.looked(key, r.jobs)
+	}
+	j, ok := r.requested(tenant, key)
+	if !ok {
+		return j, aviary.Errorf(aviary.CodeNotFound, "rows", "no job")
+	}
+	return j, nil
+}
+
+func (r *rows) Backlog(context.Context) (aviary.Backlog, error) { return r.backlog, r.away }
 func (r *rows) Job(_ context.Context, id string) (aviary.Job, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	j, ok := r.jobs[id]
 	if !ok {
 		return j, aviary.Errorf(aviary.CodeNotFound, "rows", "no job")
@@ -159,7 +209,7 @@ func lasting(d time.Duration) hearing {
 
 func TestSubmitAccepts(t *testing.T) {
 	in, blobs, store, w := newIntake(lasting(time.Hour))
-	job, err := in.Submit(t.Context(), strings.NewReader("0123456789"), aviary.Options{Name: "a.wav", Attention: "FULL"})
+	job, _, err := in.Submit(t.Context(), strings.NewReader("0123456789"), aviary.Submission{Options: aviary.Options{Name: "a.wav", Attention: "FULL"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +253,16 @@ func TestSubmitRefusesAndLeavesNothing(t *testing.T) {
 			func(_ *aviary.Intake, s *shelf, _ *rows) {
 				s.err, s.only = aviary.Errorf(aviary.CodeStorageFull, "", ""), 1
 			}, aviary.CodeStorageFull},
+		{"disk full while the upload is received", lasting(1), nil, aviary.Options{},
+			func(_ *aviary.Intake, s *shelf, _ *rows) { s.full = aviary.Errorf(aviary.CodeStorageFull, "", "") }, aviary.CodeStorageFull},
+		{"disk full while the recording is written", lasting(1), nil, aviary.Options{},
+			func(_ *aviary.Intake, s *shelf, _ *rows) {
+				s.full, s.room = aviary.Errorf(aviary.CodeStorageFull, "", ""), 1
+			}, aviary.CodeStorageFull},
+		{"disk full at the row", lasting(1), nil, aviary.Options{},
+			func(_ *aviary.Intake, _ *shelf, r *rows) { r.err = aviary.Errorf(aviary.CodeStorageFull, "", "") }, aviary.CodeStorageFull},
+		{"the store is away at the row", lasting(1), nil, aviary.Options{},
+			func(_ *aviary.Intake, _ *shelf, r *rows) { r.err = errors.New("connection refused") }, aviary.CodeInternal},
 		{"a channel before the first", lasting(1), nil, aviary.Options{Channel: -1}, nil, aviary.CodeOptionInvalid},
 		{"queue full", lasting(1), nil, aviary.Options{},
 			func(_ *aviary.Intake, _ *shelf, r *rows) { r.err = aviary.Errorf(aviary.CodeQueueFull, "", "") }, aviary.CodeQueueFull},
@@ -216,7 +276,7 @@ func TestSubmitRefusesAndLeavesNothing(t *testing.T) {
 			if tt.body == nil {
 				tt.body = strings.NewReader("audio")
 			}
-			_, err := in.Submit(t.Context(), tt.body, tt.opts)
+			_, _, err := in.Submit(t.Context(), tt.body, aviary.Submission{Options: tt.opts})
 			if aviary.CodeOf(err) != tt.want {
 				t.Fatalf("got %v, want %s", err, tt.want)
 			}
@@ -233,7 +293,7 @@ func TestSubmitRefusesAndLeavesNothing(t *testing.T) {
 func TestSubmitKeepsTheBlobWhenTheRowIsInDoubt(t *testing.T) {
 	in, blobs, store, _ := newIntake(lasting(time.Second))
 	store.err, store.lost = errors.New("connection reset"), true
-	if _, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{}); err == nil {
+	if _, _, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Submission{}); err == nil {
 		t.Fatal("no error")
 	}
 	if len(blobs.blobs) != 2 {
@@ -245,7 +305,7 @@ func TestSubmitStopsWhenTheClientGoesAway(t *testing.T) {
 	in, blobs, _, _ := newIntake(lasting(time.Second))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := in.Submit(ctx, strings.NewReader("x"), aviary.Options{}); !errors.Is(err, context.Canceled) {
+	if _, _, err := in.Submit(ctx, strings.NewReader("x"), aviary.Submission{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if blobs.staged != 0 || len(blobs.blobs) != 0 {
@@ -266,7 +326,7 @@ func TestDurationGuardAtItsBoundary(t *testing.T) {
 
 func TestDeletePurgesTheBlob(t *testing.T) {
 	in, blobs, _, _ := newIntake(lasting(time.Second))
-	job, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{})
+	job, _, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Submission{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +348,7 @@ func TestSubmitLooksAtWhatHasArrived(t *testing.T) {
 	in, blobs, store, _ := newIntake(h)
 	in.Limits.UploadBytes = 1 << 40
 	body := &endless{}
-	if _, err := in.Submit(t.Context(), body, aviary.Options{}); aviary.CodeOf(err) != aviary.CodeAudioTooLong {
+	if _, _, err := in.Submit(t.Context(), body, aviary.Submission{}); aviary.CodeOf(err) != aviary.CodeAudioTooLong {
 		t.Fatalf("got %v", err)
 	}
 	if len(peeks) != 3 || peeks[0] < 64<<10 || peeks[1] < 2*peeks[0] || peeks[2] < 2*peeks[1] || body.read > peeks[2] {
@@ -322,7 +382,7 @@ func TestSubmitBoundsHowManyDecode(t *testing.T) {
 		in.Decoding, in.Blobs, in.Observer = make(chan struct{}, 1), patient{}, deaf{}
 		done := make(chan error)
 		submit := func(ctx context.Context) {
-			_, err := in.Submit(ctx, strings.NewReader("x"), aviary.Options{})
+			_, _, err := in.Submit(ctx, strings.NewReader("x"), aviary.Submission{})
 			done <- err
 		}
 		for range 4 { // done after 50, 100 and 150 s; the fourth has given up by then
@@ -356,6 +416,7 @@ func (deaf) JobAccepted(aviary.Audio, aviary.Priority) {}
 func (deaf) JobRefused(aviary.Code)                    {}
 func (deaf) AttemptStarted(string, time.Duration)      {}
 func (deaf) AttemptEnded(aviary.AttemptEnd)            {}
+func (deaf) Wake()                                     {}
 
 // patient is Blobs that refuses every commit, so that jobs end before their row.
 type patient struct{ aviary.Blobs }
@@ -370,7 +431,7 @@ func TestSubmitHandsOnTheGuardAndTheChannel(t *testing.T) {
 	var got aviary.Normalizing
 	h.enter = func(n aviary.Normalizing) { got = n }
 	in, _, _, _ := newIntake(h)
-	job, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Options{Channel: 2})
+	job, _, err := in.Submit(t.Context(), strings.NewReader("x"), aviary.Submission{Options: aviary.Options{Channel: 2}})
 	if err != nil || got != (aviary.Normalizing{Limit: time.Hour, Channel: 2}) || job.Options.Channel != 2 {
 		t.Errorf("%+v, %+v, %v", got, job, err)
 	}

@@ -94,21 +94,25 @@ type Options struct {
 
 // Job is one upload and what became of it: the row that is the truth.
 type Job struct {
-	ID       string
-	State    State
-	Phase    Phase // only while running
-	Options  Options
-	Audio    Audio
-	BlobKey  string        // the upload as it came
-	AudioKey string        // what the device hears: the normalized recording. Jobs of older versions have none, and their device decodes the upload
-	Version  int64         // grows with every change that a client can see; the ETag
-	Progress time.Duration // audio done of Audio.Duration
+	ID        string
+	Tenant    string // who submitted it; fairness and quotas are by tenant
+	State     State
+	Phase     Phase // only while running
+	Options   Options
+	Audio     Audio
+	BlobKey   string        // the upload as it came
+	AudioKey  string        // what the device hears: the normalized recording. Jobs of older versions have none, and their device decodes the upload
+	AudioGone bool          // both blobs have been deleted, or are about to be
+	Version   int64         // grows with every change that a client can see; the ETag
+	Progress  time.Duration // audio done of Audio.Duration
 
 	Attempt     int // number of the newest attempt: the fencing token; never reused
 	Generation  int // number of the newest hand-over to the queue
 	Fails       int // attempts that ended in an error that counts
 	Lost        int // attempts whose worker was lost
 	MaxAttempts int
+
+	RequestKey, RequestHash string // the Idempotency-Key it was submitted with, if any, and a hash of all that was asked for with it
 
 	Worker, Device  string
 	CancelRequested bool
@@ -119,6 +123,9 @@ type Job struct {
 	NotBefore                        time.Time // a queued job waits until then after a failed attempt
 	LeaseUntil                       time.Time // a running job's worker is believed alive until then
 }
+
+// DefaultTenant is the tenant of jobs whose submitter has no name.
+const DefaultTenant = "default"
 
 // Ticket is a hand-over of a job to the queue. The queue carries nothing else; losing, doubling or delaying one is harmless.
 type Ticket struct {

@@ -276,10 +276,12 @@ type Upload struct {
 	Body    io.Reader
 	Size    int64 // in bytes; 0 or less: not known
 	Options aviary.Options
+	// IdempotencyKey names this request, so that it can be repeated without making a second job: 1 to 255 visible ASCII characters. Empty is none.
+	IdempotencyKey string
 }
 
-// Submit sends a file, as it is read. It is tried again only after an answer that says that nothing was accepted (429, 503), and only when Body is
-// an io.Seeker: after a broken connection the job may exist.
+// Submit sends a file, as it is read. When Body is an io.Seeker it is tried again: with an IdempotencyKey after every failure that may pass, also when an
+// answer got lost and the job may exist; without one only after an answer that says that nothing was accepted (429, 503).
 func (c *Client) Submit(ctx context.Context, u Upload) (Job, error) {
 	head, tail, contentType, err := framing(u.Options)
 	if err != nil {
@@ -294,6 +296,10 @@ func (c *Client) Submit(ctx context.Context, u Upload) (Job, error) {
 	}
 	seeker, begin, rewind := startOf(u.Body)
 	r.rewind = rewind
+	if u.IdempotencyKey != "" {
+		r.header.Set(headerKey, u.IdempotencyKey)
+		r.keyed = rewind
+	}
 	var from *source
 	r.body = func() (io.Reader, error) {
 		if from != nil {

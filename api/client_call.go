@@ -63,6 +63,7 @@ type call struct {
 
 	upload bool
 	rewind bool                      // body may be called again
+	keyed  bool                      // the upload carries an idempotency key, and may be repeated whatever happened
 	body   func() (io.Reader, error) // of an upload
 	length int64                     // of body; -1: not known
 }
@@ -104,9 +105,14 @@ func (c *Client) repeat(r call, err error, try int) (time.Duration, bool) {
 	var said *Answer
 	switch {
 	case errors.Is(err, ErrUnreachable):
-		return wait, r.again
-	case errors.As(err, &e) && errors.As(err, &said) && (said.Status == http.StatusTooManyRequests || said.Status == http.StatusServiceUnavailable):
+		return wait, r.again || r.keyed
+	case !errors.As(err, &e) || !errors.As(err, &said):
+		return 0, false
+	case said.Status == http.StatusTooManyRequests || said.Status == http.StatusServiceUnavailable:
 		return max(wait, e.Wait), (r.again || r.rewind) && e.Wait <= longestRetryAfter
+	case e.Code == aviary.CodeIdempotencyInProgress || said.Status == http.StatusInternalServerError:
+		// The first try may be under way still, or its end unknown to the server itself.
+		return max(wait, e.Wait), r.keyed && e.Wait <= longestRetryAfter
 	}
 	return 0, false
 }

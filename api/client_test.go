@@ -213,6 +213,9 @@ var (
 	far      = answer(503, "application/problem+json", `{"code":"queue_full","detail":"Full."}`, "Retry-After", "3600")
 	limited  = answer(429, "application/problem+json", `{"code":"rate_limited","detail":"Slower."}`, "Retry-After", "0")
 	inside   = answer(500, "application/problem+json", `{"code":"internal_error"}`)
+	working  = answer(409, "application/problem+json", `{"code":"idempotency_in_progress"}`, "Retry-After", "0")
+	reused   = answer(422, "application/problem+json", `{"code":"idempotency_key_reused"}`)
+	quota    = answer(429, "application/problem+json", `{"code":"quota_exceeded"}`, "Retry-After", "3600")
 	proxy502 = answer(502, "text/html", "<html>bad gateway</html>")
 	strange  = answer(200, "text/html", "<html>not an Aviary</html>")
 	teapot   = answer(418, "text/html", "<html>teapot</html>")
@@ -227,6 +230,10 @@ func TestClientRetries(t *testing.T) {
 		body := strings.NewReader("skipped,AUDIO 1")
 		_, _ = body.Seek(8, io.SeekStart)
 		_, err := c.Submit(t.Context(), api.Upload{Body: body, Size: 7})
+		return err
+	}
+	keyed := func(c *api.Client) error {
+		_, err := c.Submit(t.Context(), api.Upload{Body: strings.NewReader("AUDIO 1"), Size: 7, IdempotencyKey: "k"})
 		return err
 	}
 	stream := func(c *api.Client) error {
@@ -255,6 +262,11 @@ func TestClientRetries(t *testing.T) {
 		{"nor after 503", retry, handlers{full, goodJob}, 1, aviary.CodeQueueFull, false},
 		{"an upload after 503, from where it began", seeker, handlers{full, limited, goodJob}, 3, "", false},
 		{"an upload not after a broken connection", seeker, handlers{hangUp, goodJob}, 1, aviary.CodeInternal, true},
+		{"an upload with a key after all that may pass", keyed, handlers{hangUp, inside, working, proxy502, goodJob}, 5, "", false},
+		{"but not after a refusal", keyed, handlers{reused, goodJob}, 1, aviary.CodeIdempotencyKeyReused, false},
+		{"nor for ever", keyed, handlers{hangUp}, 5, aviary.CodeInternal, true},
+		{"nor when it is far away", keyed, handlers{quota, goodJob}, 1, aviary.CodeQuotaExceeded, false},
+		{"an upload without a key not while another is worked on", seeker, handlers{working, goodJob}, 1, aviary.CodeIdempotencyInProgress, false},
 		{"a stream not at all", stream, handlers{full, goodJob}, 1, aviary.CodeQueueFull, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -26,8 +26,9 @@ type memStore struct {
 	transcripts  map[string]aviary.Transcript
 	attempts     map[string][]aviary.Attempt
 	backlog      aviary.Backlog
-	err          error // of every call
-	createErr    error // of CreateJob
+	err          error            // of every call
+	createErr    error            // of CreateJob
+	created      func(aviary.Job) // if not nil, told of each row
 	lookups      atomic.Int64
 }
 
@@ -63,6 +64,19 @@ func (s *memStore) CreateJob(_ context.Context, job aviary.Job, limits aviary.Qu
 	if err := errors.Join(s.err, s.createErr); err != nil {
 		return aviary.Job{}, err
 	}
+	if _, taken := s.requested(job.Tenant, job.RequestKey); taken {
+		return aviary.Job{}, aviary.ErrRequestKeyTaken
+	}
+	own := 0
+	for _, other := range s.jobs {
+		if other.Tenant == job.Tenant && !other.State.Final() {
+			own++
+		}
+	}
+	if limits.TenantJobs > 0 && own >= limits.TenantJobs {
+		return aviary.Job{}, &aviary.Error{Code: aviary.CodeQuotaExceeded, Detail: "You have too much open.",
+			Limit: float64(limits.TenantJobs), Actual: float64(own + 1), Unit: "jobs"}
+	}
 	if limits.Jobs > 0 && len(s.jobs) >= limits.Jobs {
 		return aviary.Job{}, &aviary.Error{Code: aviary.CodeQueueFull, Detail: "Too many jobs wait.",
 			Limit: float64(limits.Jobs), Actual: float64(len(s.jobs) + 1), Unit: "jobs"}
@@ -70,7 +84,29 @@ func (s *memStore) CreateJob(_ context.Context, job aviary.Job, limits aviary.Qu
 	job.State, job.CreatedAt, job.Version = aviary.StateQueued, time.Now(), 1
 	s.jobs[job.ID] = job
 	s.order = append(s.order, job.ID)
+	if s.created != nil {
+		s.created(job)
+	}
 	return job, nil
+}
+
+func (s *memStore) requested(tenant, key string) (aviary.Job, bool) {
+	for _, job := range s.jobs {
+		if key != "" && job.Tenant == tenant && job.RequestKey == key {
+			return job, true
+		}
+	}
+	return aviary.Job{}, false
+}
+
+func (s *memStore) Requested(_ context.Context, tenant, key string) (aviary.Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job, ok := s.requested(tenant, key)
+	if s.err == nil && !ok {
+		return job, aviary.Errorf(aviary.CodeNotFound, "memstore", "There is no such job.")
+	}
+	return job, s.err
 }
 
 func (s *memStore) Job(_ context.Context, id string) (aviary.Job, error) {
@@ -244,6 +280,10 @@ func (b *memBlobs) Delete(_ context.Context, key string) error {
 	defer b.mu.Unlock()
 	delete(b.blobs, key)
 	return nil
+}
+
+func (b *memBlobs) List(context.Context, string, int) ([]aviary.BlobInfo, error) {
+	panic("the API lists no blobs")
 }
 
 func (b *memBlobs) FreeBytes(context.Context) (int64, error) { return b.free, nil }

@@ -239,8 +239,8 @@ func (a reply) problem(t *testing.T, status int, code aviary.Code) api.Problem {
 		!strings.HasSuffix(p.Type, "/"+string(code)) || p.RequestID != a.header.Get("X-Request-Id") || p.RequestID == "" {
 		t.Fatalf("want a whole problem %s with status %d: %s", code, status, a.body)
 	}
-	if status == 503 && (p.RetryAfterSeconds < 1 || a.header.Get("Retry-After") == "") {
-		t.Fatalf("a 503 must say when to come back: %s", a.body)
+	if (status == 503 || status == 429 || code == aviary.CodeIdempotencyInProgress) && (p.RetryAfterSeconds < 1 || a.header.Get("Retry-After") == "") {
+		t.Fatalf("it must say when to come back: %s", a.body)
 	}
 	return p
 }

@@ -129,7 +129,7 @@ func waitOf(text string) (time.Duration, error) {
 
 // cancel stops a job, now or soon.
 func (s *Server) cancel(x *exchange, r *http.Request) error {
-	job, err := s.change(r, func(ctx context.Context, id string) (aviary.Job, error) { return s.Store.Cancel(ctx, id) })
+	job, err := s.change(r, s.cancelJob)
 	if err != nil {
 		return err
 	}
@@ -138,6 +138,19 @@ func (s *Server) cancel(x *exchange, r *http.Request) error {
 		return x.reply(http.StatusAccepted, newJob(job))
 	}
 	return x.reply(http.StatusOK, newJob(job))
+}
+
+// cancelJob cancels a job. One that waited comes to its end here, where no attempt will report it.
+func (s *Server) cancelJob(ctx context.Context, id string) (aviary.Job, error) {
+	before, err := s.Store.Job(ctx, id)
+	if err != nil {
+		return aviary.Job{}, err
+	}
+	job, err := s.Store.Cancel(ctx, id)
+	if err == nil && job.State == aviary.StateCanceled && before.State == aviary.StateQueued {
+		s.Metrics.canceledWaiting()
+	}
+	return job, err
 }
 
 // retry gives a failed or canceled job one more attempt.

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -402,9 +403,13 @@ func TestList(t *testing.T) {
 
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(r *rig) { r.config.WorkerRTFx, r.config.DrainTarget = 10, time.Minute })
+	var measured atomic.Bool
+	r := start(t, func(r *rig) {
+		r.config.WorkerRTFx, r.config.DrainTarget = 10, time.Minute
+		r.intake.Rate = func() (float64, bool) { return 2.5, measured.Load() }
+	})
 	a := r.get("/v1/queue")
-	if o := a.object(t); o["demand_worker_equivalents"] != 0.0 || o["workers_wanted"] != 0.0 || o["object"] != "queue" {
+	if o := a.object(t); o["throughput_audio_seconds_per_second"] != nil || o["expected_wait_seconds"] != nil || o["demand_worker_equivalents"] != 0.0 || o["workers_wanted"] != 0.0 || o["object"] != "queue" {
 		t.Errorf("idle: %s", a.body)
 	}
 	r.store.backlog = aviary.Backlog{
@@ -414,7 +419,9 @@ func TestQueue(t *testing.T) {
 		},
 		Running: aviary.Amount{Jobs: 1, Audio: 110500 * time.Microsecond}, Oldest: time.Hour,
 	}
-	want := map[string]any{"object": "queue", "jobs_queued": 7.0, "jobs_running": 1.0, "audio_seconds_queued": 1090.0, "audio_seconds_running": .111,
+	measured.Store(true)
+	want := map[string]any{"object": "queue", "throughput_audio_seconds_per_second": 2.5, "expected_wait_seconds": 436.044,
+		"jobs_queued": 7.0, "jobs_running": 1.0, "audio_seconds_queued": 1090.0, "audio_seconds_running": .111,
 		"oldest_age_seconds": 3600.0, "jobs_queued_interactive": 2.0, "jobs_queued_bulk": 5.0, "audio_seconds_queued_interactive": 90.0,
 		"audio_seconds_queued_bulk": 1000.0, "oldest_age_seconds_interactive": 3.0, "oldest_age_seconds_bulk": 3600.0,
 		"demand_worker_equivalents": 1.817, "workers_wanted": 2.0} // 1090.1105 s of work, 600 s per worker in the target

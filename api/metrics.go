@@ -1,14 +1,12 @@
 package api
 
 import (
-	"context"
-	"errors"
 	"log/slog"
-	"math"
 	"net/http"
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,23 +40,21 @@ type Metrics struct {
 	busy      prometheus.Counter
 	oom       prometheus.Counter
 	fatal     prometheus.Counter
-	lost      prometheus.Counter
 	fenced    prometheus.Counter
-	requeued  prometheus.Counter
+	unwritten prometheus.Counter
+
+	sweeps sweepCounters
+	braked atomic.Bool // by the last sweep of this process
 
 	models, devices *closedSet
 }
 
-// MetricsConfig says where the gauges come from. Blobs may be nil, and so may Store in a process that does not export the backlog.
-type MetricsConfig struct {
-	Store interface {
-		Backlog(ctx context.Context) (aviary.Backlog, error)
-	}
-	Blobs interface {
-		FreeBytes(ctx context.Context) (int64, error)
-	}
-	Version string
-	Log     *slog.Logger
+// sweepCounters count what the parts do that run in the leading process.
+type sweepCounters struct {
+	lost, overdue, quarantined prometheus.Counter
+	requeued, wiped, debris    prometheus.Counter
+	drift, blobs, refused      prometheus.Counter
+	audio, expired, tombstones prometheus.Counter
 }
 
 var (
@@ -84,21 +80,21 @@ func NewMetrics(c MetricsConfig) *Metrics {
 	m.unknown = m.counter("duration_unknown_total", "Uploads refused because their duration could not be determined, and measurements that were not finite or negative; none of them is in a histogram.")
 
 	m.attempts = m.counters("attempts_total", "Attempts that ended, by outcome.", "outcome")
-	m.finished = m.counters("jobs_finished_total", "Jobs that an attempt brought to an end, by final status and the code of a failure.", "status", "code")
+	m.finished = m.counters("jobs_finished_total", "Jobs that came to an end, by final status and the code of a failure.", "status", "code")
 	m.attention = m.counters("attention_total", "Attempts that succeeded, by the attention they ran with.", "mode")
 	m.processed = m.counters("audio_processed_seconds_total", "Audio transcribed.", "model", "device")
 	m.busy = m.counter("worker_busy_seconds_total", "Time that devices spent on attempts, whatever came of them.")
 	m.oom = m.counter("gpu_oom_total", "Attempts that failed because the device's memory did not suffice.")
 	m.fatal = m.counter("gpu_fatal_errors_total", "Attempts that failed because the device failed.")
-	m.lost = m.counter("jobs_lost_total", "Attempts whose worker stopped renewing its lease.")
-	m.fenced = m.counter("attempts_fenced_total", "Attempts whose end was not recorded, because they were no longer the current one or the store was away.")
-	m.requeued = m.counter("reenqueued_total", "Jobs handed to the queue again.")
+	m.fenced = m.counter("attempts_fenced_total", "Attempts whose end was refused, because their job belonged to a newer attempt or was no more.")
+	m.unwritten = m.counter("attempts_unrecorded_total", "Attempts whose end was not recorded, because the store was away for too long.")
+	m.sweeps = newSweepCounters(m.counter)
 
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: metricPrefix + "build_info", Help: "1, with what runs.",
 		ConstLabels: prometheus.Labels{"version": c.Version, "go": runtime.Version()}})
 	build.Set(1)
-	m.registry.MustRegister(build, &storeCollector{c})
+	m.registry.MustRegister(build, &collector{c, &m.braked})
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError,
 		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelError)})
 	return m
@@ -156,6 +152,10 @@ func (m *Metrics) AttemptStarted(_ string, queued time.Duration) {
 
 // AttemptEnded counts an attempt and, where it was the last, the job.
 func (m *Metrics) AttemptEnded(e aviary.AttemptEnd) {
+	if e.Fenced { // whatever it would have been
+		m.fenced.Inc()
+		e.Outcome = aviary.OutcomeLost
+	}
 	m.attempts.WithLabelValues(oneOf(e.Outcome, outcomes)).Inc()
 	m.observe(m.busy.Add, e.Took.Seconds())
 	if e.Code == aviary.CodeDeviceOutOfMemory {
@@ -176,16 +176,15 @@ func (m *Metrics) AttemptEnded(e aviary.AttemptEnd) {
 	case aviary.OutcomeCanceled:
 		m.finished.WithLabelValues(string(aviary.StateCanceled), string(aviary.CodeCanceled)).Inc()
 	case aviary.OutcomeLost:
-		m.fenced.Inc()
+		if e.Unrecorded {
+			m.unwritten.Inc()
+		}
+		if e.Quarantined {
+			m.quarantine(1, e.Code)
+		}
 	case aviary.OutcomeRetried, aviary.OutcomeReleased: // the job goes on
 	}
 }
-
-// JobsLost counts attempts that a sweep found to have lost their worker.
-func (m *Metrics) JobsLost(n int) { m.observe(m.lost.Add, float64(n)) }
-
-// Reenqueued counts jobs that a sweep handed over again.
-func (m *Metrics) Reenqueued(n int) { m.observe(m.requeued.Add, float64(n)) }
 
 // request counts an answered request. code is that of a problem, or empty.
 func (m *Metrics) request(route string, status int, code aviary.Code, took time.Duration) {
@@ -246,71 +245,4 @@ func (s *closedSet) admit(value string) string {
 	}
 	s.seen[value] = true
 	return value
-}
-
-// storeCollector reads gauges from the store at scrape time.
-type storeCollector struct{ MetricsConfig }
-
-var (
-	descJobs = prometheus.NewDesc(metricPrefix+"jobs",
-		"Jobs by status; queued ones also by priority, the others with the priority all.", []string{"status", "priority"}, nil)
-	descBacklog  = prometheus.NewDesc(metricPrefix+"queue_backlog_audio_seconds", "Audio of queued jobs.", []string{"priority"}, nil)
-	descInflight = prometheus.NewDesc(metricPrefix+"inflight_audio_seconds", "Audio of running jobs.", nil, nil)
-	descOldest   = prometheus.NewDesc(metricPrefix+"queue_oldest_age_seconds", "Age of the oldest queued job.", nil, nil)
-	descFree     = prometheus.NewDesc(metricPrefix+"blob_free_bytes", "Room left for uploads, where it is known.", nil, nil)
-)
-
-// scrapeTimeout bounds the reads of a scrape.
-const scrapeTimeout = 5 * time.Second
-
-// Describe implements prometheus.Collector.
-func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descJobs, descBacklog, descInflight, descOldest, descFree} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector. A read that fails makes the scrape fail; the scraper is not told why, the log is.
-func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	if c.Store != nil {
-		b, err := c.Store.Backlog(ctx)
-		if err != nil {
-			c.Log.Error("scrape: the backlog cannot be read", "err", err)
-			ch <- prometheus.NewInvalidMetric(descBacklog, errors.New("the store cannot be read"))
-			return
-		}
-		collectBacklog(ch, b)
-	}
-	if c.Blobs != nil {
-		free, err := c.Blobs.FreeBytes(ctx)
-		if err != nil {
-			c.Log.Error("scrape: the free space cannot be read", "err", err)
-			ch <- prometheus.NewInvalidMetric(descFree, errors.New("the blob store cannot be read"))
-			return
-		}
-		if free >= 0 {
-			gauge(ch, descFree, float64(free))
-		}
-	}
-}
-
-func collectBacklog(ch chan<- prometheus.Metric, b aviary.Backlog) {
-	for _, p := range aviary.Priorities() {
-		gauge(ch, descJobs, float64(b.Classes[p].Jobs), string(aviary.StateQueued), string(p))
-		gauge(ch, descBacklog, b.Classes[p].Audio.Seconds(), string(p))
-	}
-	for _, s := range aviary.States() {
-		if s != aviary.StateQueued {
-			gauge(ch, descJobs, float64(b.States[s]), string(s), "all")
-		}
-	}
-	gauge(ch, descInflight, b.Running.Audio.Seconds())
-	gauge(ch, descOldest, b.Oldest.Seconds())
-}
-
-// gauge sends one value. Counters of a store cannot be NaN; should a time be negative, a clock was set back, and 0 is the truth.
-func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, x float64, labels ...string) {
-	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, math.Max(x, 0), labels...)
 }

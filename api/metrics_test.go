@@ -50,7 +50,7 @@ func hasLine(text, line string) bool { return strings.Contains("\n"+text, "\n"+l
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	g := &gauges{free: 5 << 30, backlog: aviary.Backlog{
-		Classes: map[aviary.Priority]aviary.ClassBacklog{"bulk": {Amount: aviary.Amount{Jobs: 3, Audio: 90 * time.Second}}},
+		Classes: map[aviary.Priority]aviary.ClassBacklog{"bulk": {Amount: aviary.Amount{Jobs: 3, Audio: 90 * time.Second}, Oldest: 12 * time.Second}},
 		Running: aviary.Amount{Jobs: 2, Audio: 30 * time.Second}, Oldest: 12 * time.Second,
 		States: map[aviary.State]int{"queued": 3, "running": 2, "succeeded": 7, "failed": 1},
 	}}
@@ -65,9 +65,24 @@ func TestMetrics(t *testing.T) {
 	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeRetried, Code: aviary.CodeDeviceFailed, Took: time.Second})
 	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeCanceled})
 	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeReleased})
-	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeLost})
+	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeLost, Fenced: true})
+	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeSucceeded, Fenced: true, Audio: time.Hour, RTFx: 1000}) // counts as nothing else
+	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeLost, Unrecorded: true})
+	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeLost, Code: aviary.CodeAttemptTimeout})
+	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeLost, Code: aviary.CodeAttemptTimeout, Quarantined: true})
 	m.JobsLost(2)
 	m.Reenqueued(4)
+	m.AttemptsOverdue(3)
+	m.JobsQuarantined(2)
+	m.RedisWiped()
+	m.RedisDebris(5)
+	m.CounterDrift(6)
+	m.BlobsCollected(7)
+	m.AudioExpired(8)
+	m.JobsExpired(9)
+	m.TombstonesDropped(10)
+	m.BlobsRefused()
+	m.canceledWaiting()
 	m.request("GET /v1/jobs", 200, "", 10*time.Millisecond)
 	m.request("POST /v1/jobs", 413, aviary.CodeAudioTooLong, 10*time.Second)
 	m.uploaded(1000)
@@ -91,14 +106,29 @@ func TestMetrics(t *testing.T) {
 		`parakeet_attempts_total{outcome="retried"} 1`,
 		`parakeet_jobs_finished_total{code="",status="succeeded"} 1`,
 		`parakeet_jobs_finished_total{code="device_out_of_memory",status="failed"} 1`,
-		`parakeet_jobs_finished_total{code="canceled",status="canceled"} 1`,
+		`parakeet_jobs_finished_total{code="canceled",status="canceled"} 2`,
+		`parakeet_jobs_finished_total{code="worker_lost",status="failed"} 2`,
+		`parakeet_jobs_finished_total{code="attempt_timeout",status="failed"} 1`,
+		`parakeet_attempts_total{outcome="succeeded"} 1`,
+		`parakeet_attempts_total{outcome="lost"} 5`,
+		`parakeet_attempts_unrecorded_total 1`,
+		`parakeet_attempts_overdue_total 3`,
+		`parakeet_jobs_quarantined_total 3`,
+		`parakeet_redis_wiped_total 1`,
+		`parakeet_redis_debris_total 5`,
+		`parakeet_counter_drift_total 6`,
+		`parakeet_blobs_collected_total 7`,
+		`parakeet_audio_expired_total 8`,
+		`parakeet_jobs_expired_total 9`,
+		`parakeet_tombstones_dropped_total 10`,
+		`parakeet_blob_collections_refused_total 1`,
 		`parakeet_attention_total{mode="local"} 1`,
 		`parakeet_audio_processed_seconds_total{device="cpu",model="digits"} 45`,
 		`parakeet_worker_busy_seconds_total 5`,
 		`parakeet_gpu_oom_total 1`,
 		`parakeet_gpu_fatal_errors_total 1`,
 		`parakeet_jobs_lost_total 2`,
-		`parakeet_attempts_fenced_total 1`,
+		`parakeet_attempts_fenced_total 2`,
 		`parakeet_reenqueued_total 4`,
 		`parakeet_jobs{priority="bulk",status="queued"} 3`,
 		`parakeet_jobs{priority="interactive",status="queued"} 0`,
@@ -107,7 +137,9 @@ func TestMetrics(t *testing.T) {
 		`parakeet_queue_backlog_audio_seconds{priority="bulk"} 90`,
 		`parakeet_queue_backlog_audio_seconds{priority="interactive"} 0`,
 		`parakeet_inflight_audio_seconds 30`,
-		`parakeet_queue_oldest_age_seconds 12`,
+		`parakeet_queue_oldest_age_seconds{priority="all"} 12`,
+		`parakeet_queue_oldest_age_seconds{priority="bulk"} 12`,
+		`parakeet_queue_oldest_age_seconds{priority="interactive"} 0`,
 		`parakeet_blob_free_bytes 5.36870912e+09`,
 	} {
 		if !hasLine(text, line) {
@@ -154,13 +186,16 @@ func TestNothingInfiniteInMetrics(t *testing.T) {
 	m.request("x", 200, "", negative)
 	m.JobsLost(-1)
 	m.Reenqueued(-1)
+	for _, count := range []func(int){m.AttemptsOverdue, m.RedisDebris, m.CounterDrift, m.BlobsCollected, m.AudioExpired, m.JobsExpired, m.TombstonesDropped} {
+		count(-1)
+	}
 	m.uploaded(-1)
 	code, text := scrape(m)
 	if code != 200 || regexp.MustCompile(`NaN|[^+]Inf|} -| -\d`).MatchString(strings.ReplaceAll(text, `le="+Inf"`, "")) {
 		t.Errorf("%d\n%s", code, text)
 	}
-	// 4 numbers, 9 places each; then twice one, thrice one for an attempt, and four.
-	if want := 4*9 + 2 + 3 + 4; !hasLine(text, fmt.Sprintf("parakeet_duration_unknown_total %d", want)) {
+	// 4 numbers, 9 places each; then twice one, thrice one for an attempt, four, and seven of sweeps.
+	if want := 4*9 + 2 + 3 + 4 + 7; !hasLine(text, fmt.Sprintf("parakeet_duration_unknown_total %d", want)) {
 		t.Errorf("want %d:\n%s", want, text)
 	}
 	for _, line := range []string{"parakeet_audio_duration_seconds_count 0", "parakeet_queue_duration_seconds_count 0",

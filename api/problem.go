@@ -138,9 +138,6 @@ func (s *Server) fail(x *exchange, r *http.Request, err error) {
 	if r.Context().Err() != nil && aviary.CodeOf(err) == aviary.CodeInternal {
 		err = aviary.WrapError(aviary.CodeCanceled, "api", err, "The client went away.")
 	}
-	if aviary.CodeOf(err) == aviary.CodeQueueFull {
-		err = s.withQueueWait(r, err)
-	}
 	p := newProblem(err)
 	p.RequestID = x.id
 	x.code = p.Code

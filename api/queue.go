@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"time"
@@ -29,6 +28,15 @@ type Queue struct {
 	// is none; rounding is upwards.
 	DemandWorkerEquivalents float64 `json:"demand_worker_equivalents"`
 	WorkersWanted           int     `json:"workers_wanted"` // the next whole number
+
+	Throughput
+}
+
+// Throughput is how fast the system works, by what it finished in the last 5 minutes, and how long it will take at that speed for all that waits and runs.
+// Both are absent as long as the speed is not known: after a start, and while nothing is finished.
+type Throughput struct {
+	AudioSecondsPerSecond *float64 `json:"throughput_audio_seconds_per_second,omitempty"`
+	ExpectedWaitSeconds   *float64 `json:"expected_wait_seconds,omitempty"`
 }
 
 // queue answers with the backlog.
@@ -40,11 +48,27 @@ func (s *Server) queue(x *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return x.reply(http.StatusOK, newQueue(b, s.WorkerRTFx, s.DrainTarget))
+	q := newQueue(b, s.WorkerRTFx, s.DrainTarget)
+	q.Throughput = s.throughput(b)
+	return x.reply(http.StatusOK, q)
+}
+
+// throughput is what is known of it.
+func (s *Server) throughput(b aviary.Backlog) Throughput {
+	if s.Intake.Rate == nil {
+		return Throughput{}
+	}
+	rate, ok := s.Intake.Rate()
+	if !ok || !finite(rate) || rate <= 0 {
+		return Throughput{}
+	}
+	shown := round(rate, 3)
+	wait := round((b.Queued().Audio+b.Running.Audio).Seconds()/rate, 3)
+	return Throughput{&shown, &wait}
 }
 
 func newQueue(b aviary.Backlog, rtfx float64, drain time.Duration) Queue {
-	queued := queuedIn(b)
+	queued := b.Queued()
 	interactive, bulk := b.Classes[aviary.PriorityInteractive], b.Classes[aviary.PriorityBulk]
 	q := Queue{
 		Object:     "queue",
@@ -59,30 +83,4 @@ func newQueue(b aviary.Backlog, rtfx float64, drain time.Duration) Queue {
 	q.DemandWorkerEquivalents = math.Ceil(workers*1000) / 1000
 	q.WorkersWanted = int(math.Ceil(q.DemandWorkerEquivalents))
 	return q
-}
-
-func queuedIn(b aviary.Backlog) aviary.Amount {
-	var sum aviary.Amount
-	for _, c := range b.Classes {
-		sum.Jobs += c.Jobs
-		sum.Audio += c.Audio
-	}
-	return sum
-}
-
-// withQueueWait adds to queue_full when a place is likely to be free: when one worker has done the average job that waits, 1 s to 5 min.
-func (s *Server) withQueueWait(r *http.Request, err error) error {
-	var e *aviary.Error
-	if !errors.As(err, &e) || e.Wait > 0 {
-		return err
-	}
-	timed := *e
-	timed.Wait = 30 * time.Second
-	if b, berr := s.Store.Backlog(r.Context()); berr == nil {
-		if queued := queuedIn(b); queued.Jobs > 0 {
-			timed.Wait = time.Duration(float64(queued.Audio) / float64(queued.Jobs) / s.WorkerRTFx)
-		}
-	}
-	timed.Wait = min(max(timed.Wait, time.Second), 5*time.Minute)
-	return &timed
 }

@@ -25,6 +25,10 @@ type Config struct {
 	// Formats are the kinds of recordings that uploads may be, for GET /v1/capacity.
 	Formats []aviary.Format
 
+	// Tenant says who makes a request: what an authenticating proxy in front says, see TenantFromHeader. It is believed. nil: everybody is
+	// aviary.DefaultTenant. Limits and fairness are by tenant; access is not: whoever reaches the API can read and change every job.
+	Tenant func(*http.Request) string
+
 	// Ready says whether requests can be served: nil when they can, an error that wraps ErrStarting while the process starts, another error
 	// when something is broken. Its text is shown to whoever asks for /health or /readyz. A nil func means always ready.
 	Ready func(context.Context) error
@@ -53,6 +57,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("api: Config.Log is missing")
 	case !finite(c.WorkerRTFx) || c.WorkerRTFx < 0:
 		return c, fmt.Errorf("api: Config.WorkerRTFx is %v; it must be positive", c.WorkerRTFx)
+	}
+	if c.Tenant == nil {
+		c.Tenant = func(*http.Request) string { return aviary.DefaultTenant }
 	}
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }

@@ -27,6 +27,8 @@ var statusOf = map[aviary.Code]int{
 	aviary.CodeJobActive:          http.StatusConflict,
 	aviary.CodeStateConflict:      http.StatusConflict,
 
+	aviary.CodeIdempotencyInProgress: http.StatusConflict,
+
 	aviary.CodeAudioTooLong:         http.StatusRequestEntityTooLarge,
 	aviary.CodeDurationUnknown:      http.StatusRequestEntityTooLarge,
 	aviary.CodeUploadTooLarge:       http.StatusRequestEntityTooLarge,
@@ -36,10 +38,15 @@ var statusOf = map[aviary.Code]int{
 	aviary.CodeOptionInvalid: http.StatusUnprocessableEntity,
 	aviary.CodeAudioNoStream: http.StatusUnprocessableEntity,
 
-	aviary.CodeQueueFull:   http.StatusServiceUnavailable,
-	aviary.CodeStorageFull: http.StatusServiceUnavailable,
-	aviary.CodeDraining:    http.StatusServiceUnavailable,
-	aviary.CodeInternal:    http.StatusInternalServerError,
+	aviary.CodeIdempotencyKeyReused: http.StatusUnprocessableEntity,
+
+	aviary.CodeQuotaExceeded: http.StatusTooManyRequests,
+
+	aviary.CodeQueueFull:        http.StatusServiceUnavailable,
+	aviary.CodeStorageFull:      http.StatusServiceUnavailable,
+	aviary.CodeStoreUnavailable: http.StatusServiceUnavailable,
+	aviary.CodeDraining:         http.StatusServiceUnavailable,
+	aviary.CodeInternal:         http.StatusInternalServerError,
 
 	aviary.CodeDeviceOutOfMemory: http.StatusInternalServerError,
 	aviary.CodeDeviceFailed:      http.StatusInternalServerError,
@@ -58,11 +65,14 @@ func status(c aviary.Code) int {
 	return http.StatusInternalServerError
 }
 
-// retryAfter is when to come back after a refusal that names no time itself. queue_full is computed from the backlog instead.
+// retryAfter is when to come back after a refusal that names no time itself. Those for want of room name one: see aviary.Intake.
 var retryAfter = map[aviary.Code]time.Duration{
 	aviary.CodeStorageFull:        time.Minute,
+	aviary.CodeStoreUnavailable:   5 * time.Second,
 	aviary.CodeDraining:           5 * time.Second,
 	aviary.CodeUploadStalled:      time.Second,
 	aviary.CodeTranscriptNotReady: time.Second,
 	aviary.CodeJobActive:          time.Second,
+
+	aviary.CodeIdempotencyInProgress: time.Second,
 }

@@ -23,7 +23,8 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 		if c.Title() == "" {
 			t.Errorf("%s has no title", c)
 		}
-		if s == http.StatusServiceUnavailable && c != aviary.CodeQueueFull && retryAfter[c] == 0 {
+		intakes := c == aviary.CodeQueueFull || c == aviary.CodeQuotaExceeded // always says when
+		if (s == http.StatusServiceUnavailable || s == http.StatusTooManyRequests) && !intakes && retryAfter[c] == 0 {
 			t.Errorf("%s does not say when to come back", c)
 		}
 	}

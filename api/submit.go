@@ -22,44 +22,86 @@ const (
 // submit takes an upload: multipart with an options part and a file part, or a raw body with options in the query.
 func (s *Server) submit(x *exchange, r *http.Request) error {
 	body := newUploadBody(x, r, s.UploadIdle, s.Metrics.uploaded)
-	job, err := s.receive(r, body)
+	job, replayed, err := s.receive(r, body)
 	if err != nil {
 		body.refuse(x)
 		return err
 	}
+	if !replayed {
+		s.jobHeaders(x, job, 0)
+		x.Header().Set("Location", jobPath(job.ID))
+		return x.reply(http.StatusAccepted, newJob(job))
+	}
+	x.Header().Set(headerReplayed, "true")
+	if err := gone(job); err != nil {
+		return err
+	}
 	s.jobHeaders(x, job, 0)
 	x.Header().Set("Location", jobPath(job.ID))
-	return x.reply(http.StatusAccepted, newJob(job))
+	return x.reply(http.StatusOK, newJob(job))
 }
 
-func (s *Server) receive(r *http.Request, body *uploadBody) (aviary.Job, error) {
+// The headers of a request that may be repeated, and of the answer to a repetition.
+const (
+	headerKey      = "Idempotency-Key"
+	headerReplayed = "Idempotency-Replayed"
+)
+
+// submission is what a request says beside its file and options.
+func (s *Server) submission(r *http.Request) (aviary.Submission, error) {
+	out := aviary.Submission{Tenant: s.Tenant(r)}
+	switch keys := r.Header.Values(headerKey); {
+	case len(keys) > 1:
+		return out, aviary.Errorf(aviary.CodeMalformedRequest, "api.submit", "There is more than one Idempotency-Key.")
+	case len(keys) == 1 && keys[0] == "":
+		return out, aviary.Errorf(aviary.CodeMalformedRequest, "api.submit", "The Idempotency-Key is empty.")
+	case len(keys) == 1:
+		out.Key = keys[0]
+	}
+	return out, nil
+}
+
+// receive reads a request and hands its file on.
+func (s *Server) receive(r *http.Request, body *uploadBody) (job aviary.Job, replayed bool, err error) {
+	wanted, err := s.submission(r)
+	if err != nil {
+		return aviary.Job{}, false, err
+	}
+	file, err := s.findFile(r, body, &wanted.Options)
+	if err != nil {
+		return aviary.Job{}, false, err
+	}
+	return s.Intake.Submit(r.Context(), file, wanted)
+}
+
+// findFile reads a request up to its file, and the options.
+func (s *Server) findFile(r *http.Request, body *uploadBody, into *aviary.Options) (io.Reader, error) {
 	const op = "api.submit"
 	if s.isDraining() {
-		return aviary.Job{}, aviary.Errorf(aviary.CodeDraining, op, "The server is shutting down and takes no uploads.")
+		return nil, aviary.Errorf(aviary.CodeDraining, op, "The server is shutting down and takes no uploads.")
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return aviary.Job{}, aviary.Errorf(aviary.CodeMediaTypeUnsupported, op, "Content-Encoding %q is not accepted; send the file as it is.", e)
+		return nil, aviary.Errorf(aviary.CodeMediaTypeUnsupported, op, "Content-Encoding %q is not accepted; send the file as it is.", e)
 	}
 	opts, err := queryOptions(r.URL.RawQuery)
 	if err != nil {
-		return aviary.Job{}, err
+		return nil, err
 	}
+	file := io.Reader(body)
 	contentType := r.Header.Get("Content-Type")
 	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(contentType)), "multipart/") {
-		return s.receiveMultipart(r, body, contentType, opts)
-	}
-	if err := s.checkLength(r.ContentLength, 0); err != nil {
-		return aviary.Job{}, err
-	}
-	if r.ContentLength == 0 {
+		if file, err = s.findPart(r, body, contentType, opts); err != nil {
+			return nil, err
+		}
+	} else if err := s.checkLength(r.ContentLength, 0); err != nil {
+		return nil, err
+	} else if r.ContentLength == 0 {
 		e := aviary.Errorf(aviary.CodeAudioBroken, op, "The file is empty: the request has no body.")
 		e.Hint = "With curl: --data-binary @FILE, or -F file=@FILE."
-		return aviary.Job{}, e
+		return nil, e
 	}
-	if err := opts.err(); err != nil {
-		return aviary.Job{}, err
-	}
-	return s.Intake.Submit(r.Context(), body, opts.Options)
+	*into = opts.Options
+	return file, opts.err()
 }
 
 // checkLength refuses by the announced length what could only be refused later by counting.
@@ -72,30 +114,28 @@ func (s *Server) checkLength(length, framing int64) error {
 		Limit: float64(limit), Actual: float64(length), Unit: "bytes"}
 }
 
-func (s *Server) receiveMultipart(r *http.Request, body *uploadBody, contentType string, opts *optionSet) (aviary.Job, error) {
+// findPart reads a multipart body up to its file.
+func (s *Server) findPart(r *http.Request, body *uploadBody, contentType string, opts *optionSet) (io.Reader, error) {
 	const op = "api.multipart"
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil || params["boundary"] == "" {
-		return aviary.Job{}, aviary.WrapError(aviary.CodeMalformedRequest, op, err, "The Content-Type of the multipart body names no valid boundary.")
+		return nil, aviary.WrapError(aviary.CodeMalformedRequest, op, err, "The Content-Type of the multipart body names no valid boundary.")
 	}
 	if media != "multipart/form-data" {
-		return aviary.Job{}, aviary.Errorf(aviary.CodeMediaTypeUnsupported, op, "%s is not accepted; send multipart/form-data.", media)
+		return nil, aviary.Errorf(aviary.CodeMediaTypeUnsupported, op, "%s is not accepted; send multipart/form-data.", media)
 	}
 	if err := s.checkLength(r.ContentLength, mostFraming); err != nil {
-		return aviary.Job{}, err
+		return nil, err
 	}
 	parts := &partReader{Reader: multipart.NewReader(body, params["boundary"]), body: body}
 	file, err := parts.findFile(opts)
 	if err != nil {
-		return aviary.Job{}, err
-	}
-	if err := opts.err(); err != nil {
-		return aviary.Job{}, err
+		return nil, err
 	}
 	if opts.Name == "" {
 		opts.Name = tidyName(file.part.FileName())
 	}
-	return s.Intake.Submit(r.Context(), file, opts.Options)
+	return file, nil
 }
 
 // partReader walks the parts of an upload: options, if any, then file, then nothing.

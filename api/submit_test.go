@@ -216,19 +216,19 @@ func TestLongestAudioPasses(t *testing.T) {
 	}
 }
 
-// Without a wait of its own, queue_full says when one worker will have done the average job.
+// Without a wait of its own, queue_full says when the system will have done what is too much, at the speed that was measured.
 func TestQueueFullComputesRetryAfter(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(r *rig) {
-		r.intake.Limits.Queue.Jobs = 1
-		r.config.WorkerRTFx = 10
+		r.intake.Limits.Queue.Jobs = 3
+		r.intake.Rate = func() (float64, bool) { return 20, true }
 		r.store.backlog.Classes = map[aviary.Priority]aviary.ClassBacklog{"bulk": {Amount: aviary.Amount{Jobs: 4, Audio: 1600 * time.Second}}}
 	})
-	r.submit("1", "")
 	p := r.do("POST", "/v1/jobs", strings.NewReader("AUDIO 1")).problem(t, 503, aviary.CodeQueueFull)
-	if p.RetryAfterSeconds != 40 || *p.Limit != 1 {
+	if p.RetryAfterSeconds != 40 || *p.Limit != 3 || *p.Actual != 5 { // two jobs of 400 s, at 20
 		t.Errorf("problem: %+v", p)
 	}
+	r.nothing()
 }
 
 func TestDrainRefusesUploadsOnly(t *testing.T) {

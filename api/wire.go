@@ -12,7 +12,8 @@ import (
 // Job is a job as clients see it. What does not apply is absent.
 type Job struct {
 	ID         string            `json:"id"`
-	Object     string            `json:"object"` // "job"
+	Object     string            `json:"object"`           // "job"
+	Tenant     string            `json:"tenant,omitempty"` // who submitted it, where that has a name
 	Status     aviary.State      `json:"status"`
 	Phase      aviary.Phase      `json:"phase,omitempty"` // while running
 	Name       string            `json:"name"`
@@ -123,6 +124,9 @@ func newJob(j aviary.Job) Job {
 		Priority: j.Options.Priority, Labels: j.Options.Labels, Progress: newProgress(j),
 		Attempt: j.Fails, MaxAttempts: j.MaxAttempts, Lost: j.Lost,
 		CancelRequested: j.CancelRequested && !j.State.Final(), Attention: j.Attention,
+	}
+	if j.Tenant != aviary.DefaultTenant {
+		out.Tenant = j.Tenant
 	}
 	if out.Labels == nil {
 		out.Labels = map[string]string{}

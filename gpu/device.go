@@ -15,7 +15,8 @@ import (
 	"github.com/aviary-asr/aviary"
 )
 
-// Engine transcribes. All its methods are called on the device's thread, one at a time. *asr.Engine is one.
+// Engine transcribes. All its methods are called on the device's thread, one at a time. While it works it asks for ctx.Err, of the ctx that it was handed and not of one
+// derived from it, several times a second: that is its sign of life. *asr.Engine is one.
 type Engine interface {
 	Transcribe(ctx context.Context, pcm aviary.PCM, mode aviary.AttentionMode, progress func(time.Duration)) (aviary.Transcript, error)
 	Close() error

@@ -12,9 +12,9 @@ import (
 )
 
 // CheckRedis says whether the server is fit for the queue: Redis 6.2 or newer (asynq archives with ZRANGE BYSCORE), noeviction (an evicted
-// task is lost in silence and its id blocked), one writable server that is no cluster node. What the server does not tell, because INFO is
-// forbidden or a proxy leaves fields out, is a warning. ErrUnreachable says that there was no answer; any other error is for the operator
-// to act upon.
+// task is lost in silence and its id blocked), one writable server that is no cluster node, with a database of our own, and a clock that agrees with
+// ours (leases in Redis are times). What the server does not tell, because a command is forbidden or a proxy leaves fields out, is a warning.
+// ErrUnreachable says that there was no answer; any other error is for the operator to act upon.
 func (c *Conn) CheckRedis(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*ioTimeout)
 	defer cancel()
@@ -33,6 +33,9 @@ func (c *Conn) CheckRedis(ctx context.Context) error {
 		c.log.Warn("Redis does not let us read INFO; make sure that it is 6.2 or newer, with maxmemory-policy noeviction",
 			"redis", c.address, "err", denied)
 	} else if err := c.judge(info); err != nil {
+		return err
+	}
+	if err := errors.Join(c.checkOwner(ctx), c.checkClock(ctx)); err != nil {
 		return err
 	}
 	c.fit.Store(true)
@@ -76,6 +79,101 @@ func (c *Conn) judge(info map[string]string) error {
 		return fmt.Errorf("queue: Redis at %s is a replica and takes no writes; name its primary", c.address)
 	}
 	return nil
+}
+
+// unasked turns the failure of a check into its end: a server that does not let us ask is a warning, one that does not answer is an error.
+func (c *Conn) unasked(err error, warning string) error {
+	var refused redis.Error
+	if errors.As(err, &refused) && !redis.IsLoadingError(err) {
+		c.log.Warn(warning, "redis", c.address, "err", err)
+		return nil
+	}
+	return c.checkError(err)
+}
+
+// scanCount is how many keys one SCAN looks at. ownerPages is how many of these pages checkOwner reads: ours are few, so that foreign ones show.
+const (
+	scanCount  = 500
+	ownerPages = 20
+)
+
+// checkOwner refuses a database that others use: they might remove our keys, evict them or fill the memory, and our workers would take the tasks of
+// theirs.
+func (c *Conn) checkOwner(ctx context.Context) error {
+	var cursor uint64
+	for range ownerPages {
+		found, next, err := c.client.Scan(ctx, cursor, "*", scanCount).Result()
+		if err != nil {
+			return c.unasked(err, "Redis does not let us SCAN; make sure that nothing else uses this database")
+		}
+		for _, key := range found {
+			if !ours(key) {
+				return c.notOurs("the key", key)
+			}
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	names, err := c.client.SMembers(ctx, keyQueues).Result()
+	if err != nil {
+		return c.unasked(err, "Redis does not let us read asynq's queues; make sure that nothing else uses this database")
+	}
+	for _, name := range names {
+		if _, known := queues()[name]; !known {
+			return c.notOurs("asynq's queue", name)
+		}
+	}
+	return nil
+}
+
+func (c *Conn) notOurs(what, name string) error {
+	return fmt.Errorf("queue: database %d of Redis at %s is used by something else: it holds %s %q; "+
+		"give Aviary a database of its own, with its number at the end of the URL, as in redis://host:6379/%d",
+		c.options.DB, c.address, what, name, c.options.DB+1)
+}
+
+// ours says whether a key may be in our database: our own, asynq's about its processes, and those of our queues.
+func ours(key string) bool {
+	if strings.HasPrefix(key, "aviary:") {
+		return true
+	}
+	rest, found := strings.CutPrefix(key, "asynq:")
+	if !found {
+		return false
+	}
+	name, found := strings.CutPrefix(rest, "{") // asynq:{queue}:...
+	if !found {
+		return true
+	}
+	name, _, _ = strings.Cut(name, "}")
+	_, known := queues()[name]
+	return known
+}
+
+// clockWithin is how far the clocks of Redis and of this machine may be apart.
+const clockWithin = 5 * time.Second
+
+// checkClock refuses clocks that differ: asynq's leases are times of the workers' clocks, and those of machines that are not synchronized take each
+// other's tasks for abandoned.
+func (c *Conn) checkClock(ctx context.Context) error {
+	before := time.Now()
+	theirs, err := c.client.Time(ctx).Result()
+	if err != nil {
+		return c.unasked(err, "Redis does not tell its TIME; make sure that its clock and ours agree")
+	}
+	return c.judgeClock(before, theirs, time.Now())
+}
+
+// judgeClock compares the time of an answer with those between which it was given.
+func (c *Conn) judgeClock(before, theirs, after time.Time) error {
+	off := max(before.Sub(theirs), theirs.Sub(after))
+	if off <= clockWithin {
+		return nil
+	}
+	const layout = "2006-01-02 15:04:05 UTC"
+	return fmt.Errorf("queue: two clocks differ by %v: that of Redis at %s says %s, that of this machine %s; synchronize both (NTP), they may be %v apart",
+		off.Round(time.Second), c.address, theirs.UTC().Format(layout), after.UTC().Format(layout), clockWithin)
 }
 
 // info reads INFO. denied is set when the server answers but does not let us; err when it does not answer.

@@ -9,15 +9,14 @@ import (
 type Config struct {
 	// Devices is the number of devices in the whole deployment. Zero counts the lanes that are registered in Redis.
 	Devices int
-	// InteractiveWindow is how many interactive tickets at most are handed over and unclaimed.
-	InteractiveWindow int
-	// BulkPerDevice is the same for bulk tickets, for each device: enough that no device waits for the dispatcher, and so few that an order
-	// of jobs is decided as late as possible.
-	BulkPerDevice int
+	// PerDevice is how many tickets of a class are handed over and unclaimed, for each device: enough that no device waits for the dispatcher, and
+	// so few that the order of jobs is decided as late as possible. While devices are faster than the dispatcher's ticks it doubles, up to
+	// MaxPerDevice.
+	PerDevice, MaxPerDevice int
 
-	// BusyTick and IdleTick are the pauses between two passes of the dispatcher, while there is more to hand over and while there is not.
-	// A wake-up ends either.
-	BusyTick, IdleTick time.Duration
+	// BusyTick and IdleTick are the pauses between two passes of the dispatcher, while there is more to hand over and while there is not. A wake-up
+	// ends either. While devices are faster than that, the pause shrinks down to FastTick.
+	FastTick, BusyTick, IdleTick time.Duration
 	// LongestPause bounds the growing pause while Redis or the store is away.
 	LongestPause time.Duration
 
@@ -30,24 +29,36 @@ type Config struct {
 
 	// SweepEvery is the sweeper's interval, StrandedAfter the age at which it looks after an unclaimed ticket.
 	SweepEvery, StrandedAfter time.Duration
+	// Grace is how long after its run limit an attempt is ended by the sweeper. Its worker, which should have done so, needs some of it.
+	Grace time.Duration
 	// Page is how many lost attempts are ended at once.
 	Page int
+	// DebrisEvery is how often the sweeper looks for what asynq has lost track of in Redis, and DebrisAge for how long that must have been so:
+	// asynq's own recoverer comes first.
+	DebrisEvery, DebrisAge time.Duration
 }
+
+// DefaultTerm is the term of a leader that is right for production: a process that dies is succeeded within it, and one that ends at once.
+const DefaultTerm = 5 * time.Second
 
 // DefaultConfig is right for production.
 func DefaultConfig() Config {
 	return Config{
-		InteractiveWindow: 200,
-		BulkPerDevice:     2,
-		BusyTick:          200 * time.Millisecond,
-		IdleTick:          time.Second,
-		LongestPause:      3 * time.Second,
-		Poll:              200 * time.Millisecond,
-		Drain:             30 * time.Second,
-		Release:           15 * time.Second,
-		SweepEvery:        10 * time.Second,
-		StrandedAfter:     15 * time.Second,
-		Page:              100,
+		PerDevice:     2,
+		MaxPerDevice:  64,
+		FastTick:      25 * time.Millisecond,
+		BusyTick:      200 * time.Millisecond,
+		IdleTick:      time.Second,
+		LongestPause:  3 * time.Second,
+		Poll:          200 * time.Millisecond,
+		Drain:         30 * time.Second,
+		Release:       15 * time.Second,
+		SweepEvery:    10 * time.Second,
+		StrandedAfter: 15 * time.Second,
+		Grace:         time.Minute,
+		Page:          100,
+		DebrisEvery:   time.Hour,
+		DebrisAge:     time.Hour,
 	}
 }
 
@@ -56,13 +67,18 @@ func (c Config) Validate() error {
 	if c.Devices < 0 {
 		return fmt.Errorf("queue: Devices is %d; zero or more is needed", c.Devices)
 	}
-	if c.Drain < 0 {
-		return fmt.Errorf("queue: Drain is %v; zero or more is needed", c.Drain)
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"Drain", c.Drain}, {"Grace", c.Grace}} {
+		if f.value < 0 {
+			return fmt.Errorf("queue: %s is %v; zero or more is needed", f.name, f.value)
+		}
 	}
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"InteractiveWindow", c.InteractiveWindow}, {"BulkPerDevice", c.BulkPerDevice}, {"Page", c.Page}} {
+	}{{"PerDevice", c.PerDevice}, {"MaxPerDevice", c.MaxPerDevice}, {"Page", c.Page}} {
 		if f.value < 1 {
 			return fmt.Errorf("queue: %s is %d; at least 1 is needed", f.name, f.value)
 		}
@@ -71,12 +87,19 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"BusyTick", c.BusyTick}, {"IdleTick", c.IdleTick}, {"LongestPause", c.LongestPause}, {"Poll", c.Poll},
+		{"FastTick", c.FastTick}, {"BusyTick", c.BusyTick}, {"IdleTick", c.IdleTick}, {"LongestPause", c.LongestPause}, {"Poll", c.Poll},
 		{"Release", c.Release}, {"SweepEvery", c.SweepEvery}, {"StrandedAfter", c.StrandedAfter},
+		{"DebrisEvery", c.DebrisEvery}, {"DebrisAge", c.DebrisAge},
 	} {
 		if f.value <= 0 {
 			return fmt.Errorf("queue: %s is %v; a positive duration is needed", f.name, f.value)
 		}
+	}
+	if c.PerDevice > c.MaxPerDevice {
+		return fmt.Errorf("queue: PerDevice %d is more than MaxPerDevice %d", c.PerDevice, c.MaxPerDevice)
+	}
+	if c.FastTick > c.BusyTick {
+		return fmt.Errorf("queue: FastTick %v is longer than BusyTick %v", c.FastTick, c.BusyTick)
 	}
 	if c.BusyTick > c.IdleTick {
 		return fmt.Errorf("queue: BusyTick %v is longer than IdleTick %v", c.BusyTick, c.IdleTick)

@@ -25,6 +25,7 @@ type Conn struct {
 	address string  // for people, without credentials
 	memory  *memory // the server, when it is inside this process
 	fit     atomic.Bool
+	nudges  *nudger // to the dispatcher of another process
 }
 
 // ErrUnreachable says that Redis did not answer. It may later.
@@ -59,12 +60,14 @@ func Dial(ctx context.Context, rawURL string, log *slog.Logger) (*Conn, error) {
 }
 
 func newConn(options *redis.Options, log *slog.Logger, address string) *Conn {
-	return &Conn{client: redis.NewClient(options), options: options, log: log, address: address}
+	client := redis.NewClient(options)
+	return &Conn{client: client, options: options, log: log, address: address, nudges: newNudger(client)}
 }
 
 // Close ends the connection, and the server behind it if that is embedded. Dispatcher, Sweeper and Worker must have ended.
 func (c *Conn) Close() error {
 	err := c.client.Close()
+	c.nudges.close()
 	if c.memory != nil {
 		c.memory.close()
 	}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,14 @@ func TestCheckRedis(t *testing.T) {
 			extra: []string{"--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info"},
 			warns: "Redis does not let us read INFO; make sure that it is 6.2 or newer, with maxmemory-policy noeviction",
 		},
+		"no SCAN, no TIME": {
+			extra: []string{"--user", "default", "on", "nopass", "~*", "&*", "+@all", "-scan", "-time"},
+			warns: "Redis does not let us SCAN; make sure that nothing else uses this database",
+		},
+		"no TIME": {
+			extra: []string{"--user", "default", "on", "nopass", "~*", "&*", "+@all", "-time"},
+			warns: "Redis does not tell its TIME; make sure that its clock and ours agree",
+		},
 		"cluster node": {extra: []string{"--cluster-enabled", "yes"}, want: "cluster node"},
 		"replica":      {extra: []string{"--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "yes"}, want: "replica"},
 	} {
@@ -125,6 +134,98 @@ func TestCheckRedis(t *testing.T) {
 				t.Error("no warning")
 			}
 		})
+	}
+}
+
+// TestCheckOwner: a database that something else uses is refused, by name and with a way out. One that we have used is not, nor another one of the server.
+func TestCheckOwner(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		fill func(p redis.Pipeliner)
+		want []string // empty: fit
+	}{
+		"empty": {func(redis.Pipeliner) {}, nil},
+		"ours": {func(p redis.Pipeliner) {
+			p.Set(ctx, keyEpoch, "x", 0)
+			p.SAdd(ctx, keyQueues, "bulk", "interactive")
+			p.LPush(ctx, "asynq:{bulk}:pending", "job_a.1")
+			p.HSet(ctx, "asynq:{interactive}:t:job_a.1", "msg", "x")
+			p.Set(ctx, "asynq:{interactive}:processed:2026-12-01", "1", 0)
+			p.ZAdd(ctx, keyServers, redis.Z{Score: 1, Member: "x"})
+			p.Set(ctx, "asynq:servers:{host:1:x}", "x", 0)
+			p.HSet(ctx, "asynq:workers:{host:1:x}", "x", "x")
+		}, nil},
+		"somebody's key": {func(p redis.Pipeliner) { p.Set(ctx, "session:1", "x", 0) }, []string{`the key "session:1"`, "a database of its own", "/4"}},
+		"one among many": {func(p redis.Pipeliner) {
+			for i := range 2000 {
+				p.Set(ctx, fmt.Sprint("asynq:{bulk}:t:", i), "x", 0)
+			}
+			p.Set(ctx, "session:1", "x", 0)
+		}, []string{`the key "session:1"`}},
+		"somebody's queue":          {func(p redis.Pipeliner) { p.LPush(ctx, "asynq:{default}:pending", "x") }, []string{`asynq:{default}:pending`}},
+		"somebody's queue, by name": {func(p redis.Pipeliner) { p.SAdd(ctx, keyQueues, "default") }, []string{`asynq's queue "default"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec := newRecorder(t)
+			s := newRedisServer(t)
+			s.start()
+			raw := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, DB: 3})
+			defer raw.Close()
+			if _, err := raw.Pipelined(ctx, func(p redis.Pipeliner) error { c.fill(p); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			conn, err := Dial(ctx, s.url()+"?db=3", rec.logger())
+			if conn != nil {
+				defer conn.Close()
+			}
+			if len(c.want) == 0 && err != nil || len(c.want) > 0 && err == nil {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+			other, err := Dial(ctx, s.url()+"?db=4", rec.logger())
+			if err != nil {
+				t.Fatalf("another database: %v", err)
+			}
+			defer other.Close()
+		})
+	}
+}
+
+func TestJudgeClock(t *testing.T) {
+	t.Parallel()
+	c := &Conn{address: "here"}
+	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	for _, off := range []time.Duration{0, time.Second, -5 * time.Second, 7 * time.Second} { // the answer took 2 s
+		if err := c.judgeClock(now, now.Add(off), now.Add(2*time.Second)); err != nil {
+			t.Errorf("%v apart: %v", off, err)
+		}
+	}
+	for _, off := range []time.Duration{-6 * time.Second, 8 * time.Second, time.Hour} {
+		err := c.judgeClock(now, now.Add(off), now.Add(2*time.Second))
+		if err == nil || !strings.Contains(err.Error(), "Redis at here says "+now.Add(off).Format("2006-01-02 15:04:05")) ||
+			!strings.Contains(err.Error(), "this machine 2026-12-01 12:00:02 UTC") {
+			t.Errorf("%v apart: %v", off, err)
+		}
+	}
+}
+
+// TestClockOfRedis: the server's clock is asked. A real server has ours, so that another one answers.
+func TestClockOfRedis(t *testing.T) {
+	t.Parallel()
+	rec := newRecorder(t)
+	conn := embedded(t, rec)
+	if err := conn.checkClock(context.Background()); err != nil {
+		t.Error(err)
+	}
+	conn.memory.server.SetTime(time.Now().Add(-time.Minute))
+	if err := conn.checkClock(context.Background()); err == nil || !strings.Contains(err.Error(), "two clocks differ by 1m0s") {
+		t.Errorf("a minute apart: %v", err)
 	}
 }
 
@@ -201,10 +302,10 @@ func TestDepth(t *testing.T) {
 			t.Errorf("interactive: %+v", d.Classes[aviary.PriorityInteractive])
 		}
 		if conn.memory != nil {
-			if d.Version != "embedded" || d.UsedBytes != -1 || d.MaxBytes != -1 {
+			if d.Version != "embedded" || d.UsedBytes != -1 || d.MaxBytes != -1 || d.EvictedKeys != -1 {
 				t.Errorf("the embedded server tells %+v", d)
 			}
-		} else if d.Version == "" || d.UsedBytes <= 0 || d.MaxBytes != 0 {
+		} else if d.Version == "" || d.UsedBytes <= 0 || d.MaxBytes != 0 || d.EvictedKeys != 0 {
 			t.Errorf("the server tells %+v", d)
 		}
 		close(work.open)
@@ -268,8 +369,14 @@ func TestConfigValidate(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"Devices is -1":          func(c *Config) { c.Devices = -1 },
 		"Drain is -1s":           func(c *Config) { c.Drain = -time.Second },
-		"InteractiveWindow is 0": func(c *Config) { c.InteractiveWindow = 0 },
-		"BulkPerDevice is 0":     func(c *Config) { c.BulkPerDevice = 0 },
+		"Grace is -1s":           func(c *Config) { c.Grace = -time.Second },
+		"PerDevice is 0":         func(c *Config) { c.PerDevice = 0 },
+		"MaxPerDevice is 0":      func(c *Config) { c.MaxPerDevice = 0 },
+		"more than MaxPerDevice": func(c *Config) { c.PerDevice = 65 },
+		"FastTick is 0s":         func(c *Config) { c.FastTick = 0 },
+		"longer than BusyTick":   func(c *Config) { c.FastTick = time.Minute },
+		"DebrisEvery is 0s":      func(c *Config) { c.DebrisEvery = 0 },
+		"DebrisAge is 0s":        func(c *Config) { c.DebrisAge = 0 },
 		"Page is 0":              func(c *Config) { c.Page = 0 },
 		"Release is 0s":          func(c *Config) { c.Release = 0 },
 		"SweepEvery is 0s":       func(c *Config) { c.SweepEvery = 0 },

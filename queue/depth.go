@@ -18,6 +18,8 @@ type Depth struct {
 	Version string
 	// UsedBytes is Redis' memory, MaxBytes its limit (zero: none); -1 where it does not tell.
 	UsedBytes, MaxBytes int64
+	// EvictedKeys is how many keys Redis has thrown away for want of memory since it started; -1 where it does not tell.
+	EvictedKeys int64
 }
 
 // ClassDepth counts the tasks of one class by asynq's states.
@@ -29,7 +31,7 @@ type ClassDepth struct {
 func (c *Conn) Depth(ctx context.Context) (Depth, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*ioTimeout)
 	defer cancel()
-	d := Depth{Classes: map[aviary.Priority]ClassDepth{}, UsedBytes: -1, MaxBytes: -1}
+	d := Depth{Classes: map[aviary.Priority]ClassDepth{}, UsedBytes: -1, MaxBytes: -1, EvictedKeys: -1}
 	counts := map[aviary.Priority][4]*redis.IntCmd{}
 	_, err := c.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, class := range aviary.Priorities() {
@@ -65,11 +67,10 @@ func (c *Conn) describe(ctx context.Context, d *Depth) error {
 		return c.checkError(err)
 	}
 	d.Version = info["redis_version"]
-	if n, err := strconv.ParseInt(info["used_memory"], 10, 64); err == nil {
-		d.UsedBytes = n
-	}
-	if n, err := strconv.ParseInt(info["maxmemory"], 10, 64); err == nil {
-		d.MaxBytes = n
+	for name, field := range map[string]*int64{"used_memory": &d.UsedBytes, "maxmemory": &d.MaxBytes, "evicted_keys": &d.EvictedKeys} {
+		if n, err := strconv.ParseInt(info[name], 10, 64); err == nil {
+			*field = n
+		}
 	}
 	return nil
 }

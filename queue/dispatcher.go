@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -15,16 +17,31 @@ import (
 
 // Dispatcher hands waiting jobs over to Redis, a window at a time, so that Redis is shallow: what comes next is decided as late as possible, a
 // canceled job costs nothing, a wiped Redis loses next to nothing, and a job that is tried again does not queue behind a hundred
-// thousand others. Several dispatchers on one store only make the window deeper.
+// thousand others. Interactive jobs have their own queue, which workers empty first; inside a class tenants share by audio. It runs in the process that
+// leads. Several of them on one store only make the window deeper, and each is fair by itself.
+//
+// The Dispatcher of a process that does not lead passes on wake-ups to the one that does.
 type Dispatcher struct {
 	conn  *Conn
 	tasks *asynq.Client
 	store aviary.Dispatching
 	cfg   Config
-	wake  chan struct{}
+
+	wake    chan struct{}
+	running atomic.Bool // Run is at work: wake-ups are for us
+	held    atomic.Bool // bulk is: see HoldBulk
+
+	classes map[aviary.Priority]*lineup
+	tick    time.Duration // the pause while there is more to hand over
 
 	redisAway condition
 	storeAway condition
+}
+
+// lineup is what the dispatcher remembers of one class.
+type lineup struct {
+	fair   *fair
+	window *window
 }
 
 // NewDispatcher makes a dispatcher; Run starts it.
@@ -32,20 +49,41 @@ func NewDispatcher(conn *Conn, store aviary.Dispatching, cfg Config, log *slog.L
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Dispatcher{
-		conn: conn, tasks: asynq.NewClientFromRedisClient(conn.client), store: store, cfg: cfg, wake: make(chan struct{}, 1),
+	d := &Dispatcher{
+		conn: conn, tasks: asynq.NewClientFromRedisClient(conn.client), store: store, cfg: cfg,
+		wake:      make(chan struct{}, 1),
 		redisAway: condition{log: log, begins: "Redis takes no tickets; jobs wait in the store", over: "Redis takes tickets again"},
 		storeAway: condition{log: log, begins: "the store does not answer the dispatcher", over: "the store answers the dispatcher again"},
-	}, nil
+	}
+	d.begin()
+	return d, nil
 }
 
-// Wake implements aviary.Waker: look for waiting jobs now. It never blocks.
+// begin forgets what was learned: another process may have led meanwhile.
+func (d *Dispatcher) begin() {
+	d.tick, d.classes = d.cfg.BusyTick, map[aviary.Priority]*lineup{}
+	for _, class := range aviary.Priorities() {
+		d.classes[class] = &lineup{fair: newFair(), window: newWindow(d.cfg.PerDevice, d.cfg.MaxPerDevice)}
+	}
+}
+
+// Wake implements aviary.Waker: look for waiting jobs now, here or in the process that leads. It never blocks, and what it says may be lost.
 func (d *Dispatcher) Wake() {
+	d.wakeHere()
+	if !d.running.Load() && d.conn.memory == nil {
+		d.conn.nudges.nudge()
+	}
+}
+
+func (d *Dispatcher) wakeHere() {
 	select {
 	case d.wake <- struct{}{}:
 	default: // one is waiting already
 	}
 }
+
+// HoldBulk stops, or lets go on, the handing over of bulk jobs. Interactive ones go on.
+func (d *Dispatcher) HoldBulk(hold bool) { d.held.Store(hold) }
 
 const (
 	// assumedDevices is the fleet's size while nothing is registered: its first lanes shall find work.
@@ -59,8 +97,14 @@ const (
 	takeBackFor = 5 * time.Second
 )
 
-// Run works until ctx ends.
+// Run works until ctx ends. It may run again after that, but not twice at once.
 func (d *Dispatcher) Run(ctx context.Context) {
+	d.running.Store(true)
+	defer d.running.Store(false)
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { d.conn.listen(ctx, d.wakeHere) })
+	d.begin()
 	pause := firstPause
 	for ctx.Err() == nil {
 		more, err := d.pass(ctx)
@@ -70,7 +114,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 			sleep(ctx, pause+rand.N(pause/2), nil)
 			pause = min(2*pause, d.cfg.LongestPause)
 		case more:
-			d.rest(ctx, d.cfg.BusyTick)
+			d.rest(ctx, d.tick)
 			pause = firstPause
 		default:
 			d.rest(ctx, d.cfg.IdleTick)
@@ -81,7 +125,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 
 func (d *Dispatcher) rest(ctx context.Context, tick time.Duration) {
 	sleep(ctx, passGap, nil)
-	sleep(ctx, tick-passGap, d.wake)
+	sleep(ctx, max(tick-passGap, 0), d.wake)
 }
 
 // sleep waits until d has passed, wake has a value, or ctx ends.
@@ -98,21 +142,30 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 // pass fills the window of each class once. more says that a window was filled to the brim, so that more may wait.
 func (d *Dispatcher) pass(ctx context.Context) (more bool, err error) {
 	// Redis is asked first: while it is away the store is left alone.
-	lanes, err := d.conn.lanes(ctx)
+	devices, err := d.devices(ctx)
 	if err != nil {
 		return false, d.observe(ctx, &d.redisAway, err)
 	}
+	dry := false
 	for _, class := range aviary.Priorities() {
-		full, err := d.fill(ctx, class, d.window(class, lanes))
+		if class == aviary.PriorityBulk && d.held.Load() {
+			continue
+		}
+		ranDry, full, err := d.fill(ctx, class, devices)
 		if err != nil {
 			return false, err
 		}
-		more = more || full
+		dry, more = dry || ranDry, more || full
 	}
 	if !more {
 		d.redisAway.observe(nil) // it answers, and there is nothing that it could refuse
 	}
 	d.storeAway.observe(nil)
+	if dry {
+		d.tick = max(d.tick/2, d.cfg.FastTick)
+	} else {
+		d.tick = min(2*d.tick, d.cfg.BusyTick)
+	}
 	return more, nil
 }
 
@@ -124,60 +177,77 @@ func (d *Dispatcher) observe(ctx context.Context, c *condition, err error) error
 	return err
 }
 
-// window is how many tickets of a class may be handed over and unclaimed.
-func (d *Dispatcher) window(class aviary.Priority, lanes int) int {
-	if class == aviary.PriorityInteractive {
-		return d.cfg.InteractiveWindow
+// devices is the size of the fleet.
+func (d *Dispatcher) devices(ctx context.Context) (int, error) {
+	lanes, err := d.conn.lanes(ctx) // also where the number is given: to hear from Redis
+	switch {
+	case err != nil:
+		return 0, err
+	case d.cfg.Devices > 0:
+		return d.cfg.Devices, nil
+	case lanes > 0:
+		return lanes, nil
 	}
-	devices := d.cfg.Devices
-	if devices == 0 {
-		devices = lanes
-	}
-	if devices == 0 {
-		devices = assumedDevices
-	}
-	return devices * d.cfg.BulkPerDevice
+	return assumedDevices, nil
 }
 
-// fill hands over as many tickets of a class as fit its window. full says that there may be more.
-func (d *Dispatcher) fill(ctx context.Context, class aviary.Priority, window int) (full bool, err error) {
+// fill hands over as many tickets of a class as fit its window. dry says that the devices may have waited for this, full that there may be more.
+func (d *Dispatcher) fill(ctx context.Context, class aviary.Priority, devices int) (dry, full bool, err error) {
 	out, err := d.store.Dispatched(ctx, class)
 	if err != nil {
-		return false, d.observe(ctx, &d.storeAway, err)
+		return false, false, d.observe(ctx, &d.storeAway, err)
 	}
-	for room := window - out; room > 0; {
+	w := d.classes[class].window
+	dry = w.look(out, devices)
+	defer func() { w.filled(full) }()
+	for room := w.size*devices - out; room > 0; {
 		limit := min(room, batch)
 		if d.redisAway.lasting() {
 			limit = 1 // it answers again, but it may be full and refuse every write: try with one
 		}
-		n, err := d.handOver(ctx, class, limit)
-		if err != nil || n < limit {
-			return false, err
+		n, more, err := d.handOver(ctx, class, limit)
+		if err != nil || !more {
+			return dry, false, err
 		}
 		room -= n
 	}
-	return true, nil
+	return dry, true, nil
 }
 
 // batch is how many tickets are made at once. A ticket exists from the write in the store on; a small batch keeps the time short until it is in
 // Redis too, in which a crash strands it, or the sweeper of another process may miss it.
 const batch = 20
 
-// handOver makes up to limit tickets and enqueues them. Those that Redis did not take go back to the store at once; should that fail too, or the
-// process end in between, the sweeper finds them.
-func (d *Dispatcher) handOver(ctx context.Context, class aviary.Priority, limit int) (n int, err error) {
-	tickets, err := d.store.Dispatch(ctx, class, limit)
+// handOver makes up to limit tickets and enqueues them, in the order that is fair. It returns how many, and whether there may be more. Those that Redis
+// did not take go back to the store at once; should that fail too, or the process end in between, the sweeper finds them.
+func (d *Dispatcher) handOver(ctx context.Context, class aviary.Priority, limit int) (n int, more bool, err error) {
+	waiting, err := d.store.Waiting(ctx, class, limit)
 	if err != nil {
-		return 0, d.observe(ctx, &d.storeAway, err)
+		return 0, false, d.observe(ctx, &d.storeAway, err)
+	}
+	fair := d.classes[class].fair
+	plan := fair.plan(waiting, limit)
+	if len(plan) == 0 {
+		return 0, false, nil
+	}
+	ids, jobs := make([]string, len(plan)), make(map[string]aviary.Candidate, len(plan))
+	for i, c := range plan {
+		ids[i], jobs[c.JobID] = c.JobID, c
+	}
+	tickets, err := d.store.Dispatch(ctx, ids)
+	if err != nil {
+		return 0, false, d.observe(ctx, &d.storeAway, err)
 	}
 	for i, t := range tickets {
 		if err := d.enqueue(ctx, t); err != nil {
 			d.takeBack(ctx, tickets[i:])
-			return 0, d.observe(ctx, &d.redisAway, err)
+			return 0, false, d.observe(ctx, &d.redisAway, err)
 		}
+		fair.charge(jobs[t.JobID]) // what was not handed over is not charged
 		d.redisAway.observe(nil)
 	}
-	return len(tickets), nil
+	// Some may have been canceled since they were listed, but not all of them, again and again.
+	return len(tickets), len(plan) == limit && len(tickets) > 0, nil
 }
 
 // enqueue puts one ticket into Redis.

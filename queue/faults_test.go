@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -51,15 +52,17 @@ func TestOneSweeperHearsOfAWipe(t *testing.T) {
 	onEach(t, func(t *testing.T, conn *Conn, rec *recorder) {
 		s := newSystem(t, conn, rec)
 		s.store.add(aviary.PriorityBulk, "job_a", "job_b")
-		if _, err := s.store.Dispatch(context.Background(), aviary.PriorityBulk, 2); err != nil {
-			t.Fatal(err)
-		}
+		s.store.tickets(t, "job_a", "job_b")
 		var mu sync.Mutex
 		var wiped, returned int
 		var sweepers sync.WaitGroup
 		for range 8 {
+			sweeper, err := NewSweeper(conn, s.store, s.dispatcher, s.cfg, rec.logger())
+			if err != nil {
+				t.Fatal(err)
+			}
 			sweepers.Go(func() {
-				did, err := s.sweeper.Sweep(context.Background())
+				did, err := sweeper.Sweep(context.Background())
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -88,9 +91,7 @@ func TestWipeWhileTheStoreIsAway(t *testing.T) {
 	rec := newRecorder(t)
 	s := newSystem(t, embedded(t, rec), rec)
 	s.store.add(aviary.PriorityBulk, "job_a")
-	if _, err := s.store.Dispatch(context.Background(), aviary.PriorityBulk, 1); err != nil {
-		t.Fatal(err)
-	}
+	s.store.tickets(t, "job_a")
 	s.store.setAway(errAway)
 	if _, err := s.sweeper.Sweep(context.Background()); err == nil {
 		t.Fatal("no error")
@@ -190,7 +191,7 @@ func TestFullRedis(t *testing.T) {
 		dispatches, made = s.store.dispatches, s.store.made
 		return dispatches >= 8
 	})
-	if window := assumedDevices * s.cfg.BulkPerDevice; made > window+dispatches {
+	if window := assumedDevices * s.cfg.PerDevice; made > window+dispatches {
 		t.Errorf("%d tickets were made in %d tries; after the first refusal it shall be one a try", made, dispatches)
 	}
 	if n := rec.count(s.dispatcher.redisAway.begins); n != 1 {
@@ -204,7 +205,7 @@ func TestFullRedis(t *testing.T) {
 	}
 }
 
-// TestWindowIsShallow: of thousands that wait, Redis holds a few.
+// TestWindowIsShallow: of thousands that wait, Redis holds a few of each class.
 func TestWindowIsShallow(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, conn *Conn, rec *recorder) {
@@ -224,19 +225,17 @@ func TestWindowIsShallow(t *testing.T) {
 				t.Errorf("Redis holds %d bulk and %d interactive tickets, want %d and %d", b, i, bulk, interactive)
 			}
 		}
-		full(assumedDevices*s.cfg.BulkPerDevice, s.cfg.InteractiveWindow)
+		full(assumedDevices*s.cfg.PerDevice, assumedDevices*s.cfg.PerDevice)
 
-		// Six devices, all busy: two bulk tickets for each. The interactive ones in their hands are no longer waiting.
+		// Three devices, all busy: two tickets of each class for each. The interactive ones in their hands are no longer waiting.
 		work := newGate()
-		var devices []*fakeDevice
-		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
-			devices = append(devices, &fakeDevice{name: name, work: work.pass})
-		}
+		devices := []*fakeDevice{{name: "a", work: work.pass}, {name: "b", work: work.pass}, {name: "c", work: work.pass}}
 		w := s.worker(s.runner("w"), devices...)
 		for range devices {
 			work.next(t)
 		}
-		full(12, s.cfg.InteractiveWindow+len(devices))
+		// The windows were filled for four devices before the three were there.
+		full(assumedDevices*s.cfg.PerDevice, 2*len(devices)+len(devices))
 		stopped := make(chan error)
 		go func() { stopped <- w.Stop(context.Background()) }()
 		<-w.draining
@@ -257,12 +256,8 @@ func TestLostWorker(t *testing.T) {
 		id := "job_" + string(rune('a'+i))
 		ids = append(ids, id)
 	}
-	s.store.add(aviary.PriorityBulk, ids...)
-	tickets, err := s.store.Dispatch(context.Background(), aviary.PriorityBulk, len(ids))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, ticket := range tickets {
+	s.store.add(aviary.PriorityInteractive, ids...) // so many lost ones hold bulk jobs back
+	for _, ticket := range s.store.tickets(t, ids...) {
 		if _, err := s.store.StartAttempt(context.Background(), ticket, aviary.Claim{Worker: "dead", Lease: -time.Second}); err != nil {
 			t.Fatal(err)
 		}
@@ -278,6 +273,56 @@ func TestLostWorker(t *testing.T) {
 	for _, id := range ids {
 		if r := s.store.row(id); r.Attempt != 2 || r.Lost != 1 || r.Fails != 0 {
 			t.Errorf("%s: attempt %d, lost %d, fails %d", id, r.Attempt, r.Lost, r.Fails)
+		}
+	}
+}
+
+// TestOverdueAttempt: an attempt that runs for longer than its limit and the grace is ended however alive its worker is; its job runs elsewhere, and what
+// it comes with later is refused. The third such end is the last.
+func TestOverdueAttempt(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	rec := newRecorder(t)
+	s := newSystem(t, embedded(t, rec), rec, func(c *Config) { c.Grace = 20 * time.Millisecond })
+	s.store.add(aviary.PriorityBulk, "job_a", "job_b", "job_c")
+	claim := aviary.Claim{Worker: "w", Device: "a", Lease: time.Hour, Limit: 10 * time.Millisecond}
+	start := func(id string, c aviary.Claim) aviary.AttemptRef {
+		t.Helper()
+		job, err := s.store.StartAttempt(ctx, s.store.tickets(t, id)[0], c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return aviary.AttemptRef{JobID: id, Attempt: job.Attempt}
+	}
+	unlimited, patient := claim, claim
+	unlimited.Limit, patient.Limit = 0, time.Hour
+	start("job_b", unlimited)
+	start("job_c", patient)
+	for i := range aviary.MaxLost {
+		ref := start("job_a", claim)
+		sleep(ctx, 2*(claim.Limit+s.cfg.Grace), nil)
+		did, err := s.sweeper.Sweep(ctx)
+		last := i == aviary.MaxLost-1
+		if err != nil || did.Overdue != 1 || did.Lost != 0 || (did.Quarantined == 1) != last {
+			t.Fatalf("swept %+v, %v", did, err)
+		}
+		if err := s.store.FinishAttempt(ctx, ref, aviary.Transcript{}); !errors.Is(err, aviary.ErrStale) {
+			t.Errorf("the late result: %v", err)
+		}
+	}
+	if r := s.store.row("job_a"); r.State != aviary.StateFailed || r.Lost != aviary.MaxLost {
+		t.Errorf("job_a is %s, lost %d", r.State, r.Lost)
+	}
+	for _, id := range []string{"job_b", "job_c"} {
+		if r := s.store.row(id); r.State != aviary.StateRunning {
+			t.Errorf("%s is %s", id, r.State)
+		}
+	}
+	for message, want := range map[string]int{
+		"an attempt was lost": 2, "an attempt was lost, and its job is quarantined: it has lost too many workers": 1,
+	} {
+		if n := rec.count(message); n != want {
+			t.Errorf("%q was logged %d times, want %d", message, n, want)
 		}
 	}
 }

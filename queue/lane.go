@@ -28,12 +28,17 @@ type lane struct {
 	server   *asynq.Server
 	lock     chan struct{} // holds one value while the device is in use, and for good once the lane is stopped
 	draining chan struct{} // closed when the worker takes no more; shared by its lanes
+	lost     chan struct{} // closed when the device is no longer good, by whoever holds the lock
+	onLost   func(error)   // is told so, once
 
 	storeAway condition
 }
 
-// errDraining sends a ticket back that came too late.
-var errDraining = errors.New("the worker is draining")
+// errDraining sends a ticket back that came too late. errLost does the same when it is the device that has ended.
+var (
+	errDraining = errors.New("the worker is draining")
+	errLost     = errors.New("the device is lost")
+)
 
 // errNotClaimed sends a ticket back because the store did not answer before the claim.
 var errNotClaimed = errors.New("the job was not claimed")
@@ -43,7 +48,8 @@ func newLane(w *Worker, conn *Conn, device aviary.Device, runner Runner, client 
 	log := w.log.With("device", device.Name())
 	l := &lane{
 		device: device, runner: runner, waker: w.waker, conn: conn, log: log,
-		lock: make(chan struct{}, 1), draining: w.draining,
+		lock: make(chan struct{}, 1), draining: w.draining, lost: make(chan struct{}),
+		onLost:    func(err error) { w.deviceLost(device.Name(), err) },
 		storeAway: condition{log: log, begins: "the store does not answer; tickets go back to the queue", over: "the store answers again"},
 	}
 	l.server = asynq.NewServerFromRedisClient(client, asynq.Config{
@@ -94,6 +100,10 @@ func (l *lane) handle(runs, taskCtx context.Context, task *asynq.Task) (err erro
 	}
 	defer func() { <-l.lock }()
 	err = l.runner.Run(runs, t, l.device)
+	if errors.Is(err, aviary.ErrDeviceLost) {
+		l.lose(err)
+		err = nil // the attempt's end is recorded, so that the ticket is spent
+	}
 	if err != nil && runs.Err() != nil {
 		return errDraining // in the middle of the claim
 	}
@@ -106,12 +116,27 @@ func (l *lane) handle(runs, taskCtx context.Context, task *asynq.Task) (err erro
 	return nil
 }
 
+// lose ends the lane: its device takes no more jobs, and what asynq still hands to it goes back. The caller holds the lock.
+func (l *lane) lose(err error) {
+	select {
+	case <-l.lost:
+		return
+	default:
+	}
+	close(l.lost)
+	l.log.Error("the device takes no more jobs", "err", err)
+	go l.server.Stop() // waits for asynq's processor, which may wait for Redis; a second Stop waits for the first
+	go l.onLost(err)   // may want to stop the worker, which waits for the lock
+}
+
 // seize takes the lane's lock. It gives up, with nothing claimed, when asynq has given up on the task meanwhile, so that at most one handler
 // waits beside the one that runs.
 func (l *lane) seize(taskCtx context.Context) error {
 	select {
 	case <-l.draining:
 		return errDraining
+	case <-l.lost:
+		return errLost
 	case <-taskCtx.Done():
 		return context.Cause(taskCtx)
 	case l.lock <- struct{}{}:
@@ -121,6 +146,9 @@ func (l *lane) seize(taskCtx context.Context) error {
 	case <-l.draining:
 		<-l.lock
 		return errDraining
+	case <-l.lost:
+		<-l.lock
+		return errLost
 	case <-taskCtx.Done():
 		<-l.lock
 		return context.Cause(taskCtx)
@@ -151,7 +179,7 @@ func (l *lane) retryDelay(n int, err error, _ *asynq.Task) (delay time.Duration)
 	defer guard(l.log, "retry delay")
 	delay = 2 * time.Second
 	switch {
-	case errors.Is(err, errDraining):
+	case errors.Is(err, errDraining), errors.Is(err, errLost):
 		return 0
 	case errors.Is(err, asynq.ErrLeaseExpired):
 		return rand.N(2 * time.Second)
@@ -160,10 +188,10 @@ func (l *lane) retryDelay(n int, err error, _ *asynq.Task) (delay time.Duration)
 	return delay/2 + rand.N(delay/2)
 }
 
-// isFailure says whether an end counts towards maxRetry. A drain and a store that is away do not: they say nothing about the task, and an
+// isFailure says whether an end counts towards maxRetry. A drain, a lost device and a store that is away do not: they say nothing about the task, and an
 // archived task is one more thing to clear away.
 func (l *lane) isFailure(err error) (failed bool) {
 	defer guard(l.log, "is failure")
 	failed = true
-	return !errors.Is(err, errDraining) && !errors.Is(err, errNotClaimed)
+	return !errors.Is(err, errDraining) && !errors.Is(err, errLost) && !errors.Is(err, errNotClaimed)
 }

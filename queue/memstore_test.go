@@ -18,15 +18,20 @@ type memStore struct {
 	rows    map[string]*memRow
 	order   []string
 
-	away       error // every call fails with it while it is set
-	dispatches int   // calls of Dispatch
-	made       int   // tickets
+	away       error         // every call fails with it while it is set
+	hang       chan struct{} // Lead waits for it, whatever its context says
+	dispatches int           // calls of Dispatch
+	made       int           // tickets
+
+	leader string
+	until  time.Time // of its term
 }
 
 type memRow struct {
 	aviary.Job
 	class      aviary.Priority
-	dispatched time.Time // zero: not handed over
+	dispatched time.Time     // zero: not handed over
+	limit      time.Duration // of the running attempt
 	attempts   []aviary.Attempt
 	results    int
 }
@@ -37,14 +42,19 @@ func newMemStore() *memStore {
 	return &memStore{changed: make(chan struct{}), rows: map[string]*memRow{}}
 }
 
-// add queues jobs.
+// add queues jobs of one tenant, a second of audio each.
 func (s *memStore) add(class aviary.Priority, ids ...string) {
+	s.addFor(aviary.DefaultTenant, class, time.Second, ids...)
+}
+
+// addFor queues jobs of a tenant.
+func (s *memStore) addFor(tenant string, class aviary.Priority, audio time.Duration, ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
 		s.rows[id] = &memRow{class: class, Job: aviary.Job{
-			ID: id, State: aviary.StateQueued, BlobKey: id, MaxAttempts: 3, CreatedAt: time.Now(),
-			Audio: aviary.Audio{Duration: time.Second},
+			ID: id, Tenant: tenant, State: aviary.StateQueued, BlobKey: id, MaxAttempts: 3, CreatedAt: time.Now(),
+			Audio: aviary.Audio{Duration: audio},
 		}}
 		s.order = append(s.order, id)
 	}
@@ -122,7 +132,58 @@ func (s *memStore) outcomes(id string) (list []aviary.Outcome) {
 	return list
 }
 
-func (s *memStore) Dispatch(_ context.Context, class aviary.Priority, limit int) ([]aviary.Ticket, error) {
+func (s *memStore) Lead(_ context.Context, holder string, term time.Duration) (bool, error) {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away != nil {
+		return false, s.away
+	}
+	if s.leader != holder && time.Now().Before(s.until) {
+		return false, nil
+	}
+	s.leader, s.until = holder, time.Now().Add(term)
+	s.signal()
+	return true, nil
+}
+
+func (s *memStore) Resign(_ context.Context, holder string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leader == holder {
+		s.leader, s.until = "", time.Time{}
+		s.signal()
+	}
+	return s.away
+}
+
+func (r *memRow) waits() bool {
+	return r.State == aviary.StateQueued && r.dispatched.IsZero() && !time.Now().Before(r.NotBefore)
+}
+
+func (s *memStore) Waiting(_ context.Context, class aviary.Priority, perTenant int) ([]aviary.Candidate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away != nil {
+		return nil, s.away
+	}
+	var list []aviary.Candidate
+	count := map[string]int{}
+	for _, id := range s.order {
+		if r := s.rows[id]; r.class == class && r.waits() && count[r.Tenant] < perTenant {
+			count[r.Tenant]++
+			list = append(list, aviary.Candidate{JobID: id, Tenant: r.Tenant, Audio: r.Audio.Duration})
+		}
+	}
+	return list, nil
+}
+
+func (s *memStore) Dispatch(_ context.Context, ids []string) ([]aviary.Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dispatches++
@@ -130,21 +191,34 @@ func (s *memStore) Dispatch(_ context.Context, class aviary.Priority, limit int)
 		return nil, s.away
 	}
 	var tickets []aviary.Ticket
-	for _, id := range s.order {
-		r := s.rows[id]
-		if len(tickets) == limit {
-			break
+	for _, id := range ids {
+		if r := s.rows[id]; r.waits() {
+			r.Generation++
+			r.dispatched = time.Now()
+			tickets = append(tickets, aviary.Ticket{JobID: id, Generation: r.Generation, Priority: r.class})
 		}
-		if r.class != class || r.State != aviary.StateQueued || !r.dispatched.IsZero() || time.Now().Before(r.NotBefore) {
-			continue
-		}
-		r.Generation++
-		r.dispatched = time.Now()
-		tickets = append(tickets, aviary.Ticket{JobID: id, Generation: r.Generation, Priority: class})
 	}
 	s.made += len(tickets)
 	s.signal()
 	return tickets, nil
+}
+
+// tickets makes the tickets of jobs, as the dispatcher does.
+func (s *memStore) tickets(t *testing.T, ids ...string) []aviary.Ticket {
+	t.Helper()
+	made, err := s.Dispatch(context.Background(), ids)
+	if err != nil || len(made) != len(ids) {
+		t.Fatalf("%d tickets for %d jobs, %v", len(made), len(ids), err)
+	}
+	return made
+}
+
+// Processed implements Store.
+func (s *memStore) Processed(context.Context) (aviary.Amount, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.count(aviary.StateSucceeded)
+	return aviary.Amount{Jobs: n, Audio: time.Duration(n) * time.Second}, s.away
 }
 
 func (s *memStore) out(class aviary.Priority) (n int) {
@@ -205,6 +279,16 @@ func (s *memStore) UndispatchAll(context.Context) (n int, err error) {
 }
 
 func (s *memStore) ReapLost(_ context.Context, limit int) ([]aviary.Reaped, error) {
+	return s.reap(limit, aviary.CodeWorkerLost, func(r *memRow) bool { return time.Now().After(r.LeaseUntil) })
+}
+
+func (s *memStore) ReapOverdue(_ context.Context, grace time.Duration, limit int) ([]aviary.Reaped, error) {
+	return s.reap(limit, aviary.CodeAttemptTimeout, func(r *memRow) bool { return r.limit > 0 && time.Since(r.StartedAt) > r.limit+grace })
+}
+
+func (s *memStore) TakeOver(context.Context, aviary.Claim) ([]aviary.Reaped, error) { return nil, nil }
+
+func (s *memStore) reap(limit int, code aviary.Code, dead func(*memRow) bool) ([]aviary.Reaped, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away != nil {
@@ -213,11 +297,18 @@ func (s *memStore) ReapLost(_ context.Context, limit int) ([]aviary.Reaped, erro
 	var reaped []aviary.Reaped
 	for _, id := range s.order {
 		r := s.rows[id]
-		if r.State == aviary.StateRunning && time.Now().After(r.LeaseUntil) && len(reaped) < limit {
-			r.Lost++
-			s.end(r, aviary.OutcomeLost, aviary.StateQueued)
-			reaped = append(reaped, aviary.Reaped{AttemptRef: aviary.AttemptRef{JobID: id, Attempt: r.Attempt}, State: r.State})
+		if r.State != aviary.StateRunning || !dead(r) || len(reaped) == limit {
+			continue
 		}
+		r.Lost++
+		state := aviary.StateQueued
+		if r.Lost >= aviary.MaxLost {
+			state = aviary.StateFailed
+		}
+		s.end(r, aviary.OutcomeLost, state)
+		reaped = append(reaped, aviary.Reaped{
+			AttemptRef: aviary.AttemptRef{JobID: id, Attempt: r.Attempt}, Worker: r.Worker, Device: r.Device, Code: code, State: r.State,
+		})
 	}
 	return reaped, nil
 }
@@ -232,7 +323,7 @@ func (s *memStore) StartAttempt(_ context.Context, t aviary.Ticket, c aviary.Cla
 	if r == nil || r.State != aviary.StateQueued || r.Generation != t.Generation || r.dispatched.IsZero() {
 		return aviary.Job{}, aviary.ErrNotClaimable
 	}
-	r.State, r.Worker, r.Device = aviary.StateRunning, c.Worker, c.Device
+	r.State, r.Worker, r.Device, r.limit = aviary.StateRunning, c.Worker, c.Device, c.Limit
 	r.Attempt++
 	r.StartedAt, r.LeaseUntil = time.Now(), time.Now().Add(c.Lease)
 	r.attempts = append(r.attempts, aviary.Attempt{
@@ -293,4 +384,15 @@ func (s *memStore) ReleaseAttempt(_ context.Context, ref aviary.AttemptRef) erro
 
 func (s *memStore) CancelAttempt(_ context.Context, ref aviary.AttemptRef) error {
 	return s.fenced(ref, func(r *memRow) { s.end(r, aviary.OutcomeCanceled, aviary.StateCanceled) })
+}
+
+// Job implements aviary.AttemptStore.
+func (s *memStore) Job(_ context.Context, id string) (aviary.Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows[id]
+	if r == nil {
+		return aviary.Job{}, aviary.Errorf(aviary.CodeNotFound, "memStore.Job", "There is no job %s.", id)
+	}
+	return r.Job, s.away
 }

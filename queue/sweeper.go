@@ -16,14 +16,17 @@ import (
 
 // Sweeper repairs, at an interval, what a crash or an outage left behind. Everything it does is idempotent and safe beside other sweepers,
 // dispatchers and workers: writes to the store repeat their condition, and a ticket taken back without need is only replaced by its job's
-// next one.
+// next one. One Sweeper is for one goroutine: it remembers what it has seen.
 type Sweeper struct {
-	conn      *Conn
-	inspector *asynq.Inspector
-	store     aviary.Dispatching
-	waker     aviary.Waker
-	cfg       Config
-	log       *slog.Logger
+	conn       *Conn
+	inspector  *asynq.Inspector
+	store      Store
+	dispatcher *Dispatcher
+	cfg        Config
+	log        *slog.Logger
+
+	brake  brake
+	debris debris
 
 	redisAway, redisUnfit, storeAway condition
 
@@ -31,21 +34,31 @@ type Sweeper struct {
 	Report func(Swept)
 }
 
-// Swept counts what one sweep did.
-type Swept struct {
-	Lost     int  // attempts ended whose worker was silent
-	Wiped    bool // Redis was new or had been emptied
-	Returned int  // tickets taken back
-	Purged   int  // dead tasks removed from Redis
+// Store is what the sweeper needs of the store.
+type Store interface {
+	aviary.Dispatching
+	Processed(ctx context.Context) (aviary.Amount, error)
 }
 
-// NewSweeper makes a sweeper; Run starts it. waker is told when jobs wait again.
-func NewSweeper(conn *Conn, store aviary.Dispatching, waker aviary.Waker, cfg Config, log *slog.Logger) (*Sweeper, error) {
+// Swept counts what one sweep did.
+type Swept struct {
+	Lost        int  // attempts ended whose worker was silent
+	Overdue     int  // attempts ended that ran for longer than they may
+	Quarantined int  // jobs that failed with one of these: they have lost too many workers
+	Braked      bool // bulk jobs are held back: too many attempts are lost
+	Wiped       bool // Redis was new or had been emptied
+	Returned    int  // tickets taken back
+	Purged      int  // dead tasks removed from Redis
+	Debris      int  // what asynq had lost track of, removed from Redis
+}
+
+// NewSweeper makes a sweeper; Run starts it. dispatcher is told when jobs wait again, and when it shall hold bulk jobs back.
+func NewSweeper(conn *Conn, store Store, dispatcher *Dispatcher, cfg Config, log *slog.Logger) (*Sweeper, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return &Sweeper{
-		conn: conn, inspector: asynq.NewInspectorFromRedisClient(conn.client), store: store, waker: waker, cfg: cfg, log: log,
+		conn: conn, inspector: asynq.NewInspectorFromRedisClient(conn.client), store: store, dispatcher: dispatcher, cfg: cfg, log: log,
 		redisAway:  condition{log: log, begins: "the sweeper cannot work on Redis", over: "the sweeper works on Redis again"},
 		redisUnfit: condition{log: log, begins: "this Redis is not fit for the queue", over: "this Redis is fit for the queue now"},
 		storeAway:  condition{log: log, begins: "the store does not answer the sweeper", over: "the store answers the sweeper again"},
@@ -66,33 +79,67 @@ func (s *Sweeper) Run(ctx context.Context) {
 // Sweep does everything once. It goes on after an error where it can.
 func (s *Sweeper) Sweep(ctx context.Context) (Swept, error) {
 	var did Swept
-	errStore := s.reap(ctx, &did)
+	errStore := errors.Join(s.reap(ctx, &did), s.judge(ctx, &did))
 	// Without Redis nothing can be said about tickets. Taking them back would be useless, as the dispatcher could not replace them.
 	errRedis := s.mend(ctx, &did)
-	if did.Lost > 0 || did.Returned > 0 {
-		s.waker.Wake()
+	if did.Lost > 0 || did.Overdue > 0 || did.Returned > 0 {
+		s.dispatcher.Wake()
 	}
 	return did, errors.Join(errStore, errRedis)
 }
 
-// reap ends attempts whose lease is over: their process died, hangs, or is cut off from the store. The store repeats the condition in its
-// write, so that a worker that comes back just then either keeps its job or finds itself fenced off. asynq would notice too, but in one to
-// two minutes, only while a server runs, and without telling the store.
+// reap ends attempts whose lease is over: their process died, hangs, or is cut off from the store. And it ends attempts that have run for too long: their
+// process lives, but its watchdog does not. The store repeats the condition in its write, so that a worker that comes back just then either keeps
+// its job or finds itself fenced off. asynq would notice some of it too, but in one to two minutes, only while a server runs, and without telling the
+// store.
 func (s *Sweeper) reap(ctx context.Context, did *Swept) error {
+	lost := func() ([]aviary.Reaped, error) { return s.store.ReapLost(ctx, s.cfg.Page) }
+	overdue := func() ([]aviary.Reaped, error) { return s.store.ReapOverdue(ctx, s.cfg.Grace, s.cfg.Page) }
+	return errors.Join(s.reapAll(ctx, did, &did.Lost, lost), s.reapAll(ctx, did, &did.Overdue, overdue))
+}
+
+// reapAll ends attempts page by page, and counts them.
+func (s *Sweeper) reapAll(ctx context.Context, did *Swept, count *int, page func() ([]aviary.Reaped, error)) error {
 	for {
-		lost, err := s.store.ReapLost(ctx, s.cfg.Page)
+		reaped, err := page()
 		if err != nil {
 			return s.observe(ctx, &s.storeAway, fmt.Errorf("reap lost attempts: %w", err))
 		}
 		s.storeAway.observe(nil)
-		for _, r := range lost {
-			s.log.Warn("an attempt was lost with its worker", "job", r.JobID, "attempt", r.Attempt, "state", r.State)
+		for _, r := range reaped {
+			log := s.log.With("job", r.JobID, "attempt", r.Attempt, "worker", r.Worker, "device", r.Device, "code", r.Code, "state", r.State)
+			if r.State == aviary.StateFailed {
+				did.Quarantined++
+				log.Error("an attempt was lost, and its job is quarantined: it has lost too many workers")
+			} else {
+				log.Warn("an attempt was lost")
+			}
 		}
-		did.Lost += len(lost)
-		if len(lost) < s.cfg.Page {
+		*count += len(reaped)
+		if len(reaped) < s.cfg.Page {
 			return nil
 		}
 	}
+}
+
+// judge looks at the share of attempts that are lost, and holds bulk jobs back while it is too high.
+func (s *Sweeper) judge(ctx context.Context, did *Swept) error {
+	done, err := s.store.Processed(ctx)
+	if err != nil {
+		return s.observe(ctx, &s.storeAway, fmt.Errorf("count what succeeded: %w", err))
+	}
+	before := s.brake.on
+	did.Braked = s.brake.observe(time.Now(), did.Lost+did.Overdue, done.Jobs)
+	s.dispatcher.HoldBulk(did.Braked)
+	switch {
+	case did.Braked && !before:
+		s.log.Error("many attempts are lost: it is the fleet, not the jobs; no bulk jobs are handed over until that is over",
+			"above_percent", 100/brakeShare, "within_s", brakeSpan.Seconds())
+	case before && !did.Braked:
+		s.log.Info("few attempts are lost; bulk jobs are handed over again")
+		s.dispatcher.Wake()
+	}
+	return nil
 }
 
 // observe notes a failure, unless it is our own end.
@@ -118,7 +165,7 @@ func (s *Sweeper) mend(ctx context.Context, did *Swept) error {
 			return err
 		}
 	}
-	return errors.Join(s.audit(ctx, did), s.purge(ctx, did))
+	return errors.Join(s.audit(ctx, did), s.purge(ctx, did), s.clear(ctx, did))
 }
 
 // keyEpoch stands in Redis from the first sweep on. When it is missing, Redis is new, was emptied, or came back without its data.

@@ -60,8 +60,7 @@ func TestAudit(t *testing.T) {
 				_, err := s.sweeper.Sweep(ctx) // plants the sentinel
 				must(t, err)
 				s.store.add(class, "job_a")
-				tickets, err := s.store.Dispatch(ctx, class, 1)
-				must(t, err)
+				tickets := s.store.tickets(t, "job_a")
 				must(t, s.dispatcher.enqueue(ctx, tickets[0]))
 				must(t, s.dispatcher.enqueue(ctx, tickets[0])) // a conflict is a success
 				c.strand(t, conn)
@@ -118,10 +117,7 @@ func TestAuditLeavesAClaimedTicket(t *testing.T) {
 	rec := newRecorder(t)
 	s := newSystem(t, embedded(t, rec), rec)
 	s.store.add(aviary.PriorityBulk, "job_a")
-	tickets, err := s.store.Dispatch(ctx, aviary.PriorityBulk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tickets := s.store.tickets(t, "job_a")
 	if _, err := s.store.StartAttempt(ctx, tickets[0], aviary.Claim{Worker: "w", Lease: time.Minute}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,11 @@ const patience = 2 * time.Minute
 // testConfig has the times of a quick test.
 func testConfig() Config {
 	return Config{
-		InteractiveWindow: 200, BulkPerDevice: 2,
-		BusyTick: 30 * time.Millisecond, IdleTick: 50 * time.Millisecond, LongestPause: 200 * time.Millisecond,
+		PerDevice: 2, MaxPerDevice: 16,
+		FastTick: 20 * time.Millisecond, BusyTick: 30 * time.Millisecond, IdleTick: 50 * time.Millisecond, LongestPause: 200 * time.Millisecond,
 		Poll: 20 * time.Millisecond, Drain: 10 * time.Second, Release: 10 * time.Second,
 		SweepEvery: 50 * time.Millisecond, StrandedAfter: 2 * time.Second, Page: 10,
+		DebrisEvery: time.Hour, DebrisAge: time.Hour,
 	}
 }
 

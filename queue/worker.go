@@ -13,7 +13,8 @@ import (
 	"github.com/aviary-asr/aviary"
 )
 
-// Runner runs one attempt: it claims the ticket's job and sees it to an end. An error means that nothing was claimed. *aviary.Runner is one.
+// Runner runs one attempt: it claims the ticket's job and sees it to an end. An error means that nothing was claimed, but for aviary.ErrDeviceLost: then
+// the attempt's end is recorded, and the device is not to be used again. *aviary.Runner is one.
 type Runner interface {
 	Run(ctx context.Context, t aviary.Ticket, d aviary.Device) error
 }
@@ -27,6 +28,10 @@ type Worker struct {
 	cfg      Config
 	log      *slog.Logger
 	draining chan struct{}
+
+	// DeviceLost, if set before Start, hears once of each device that is no longer good, on a goroutine of its own. Its lane takes no more tickets; the
+	// others go on. Only a new process can try the device again.
+	DeviceLost func(device string, err error)
 
 	mu     sync.Mutex
 	state  workerState
@@ -87,6 +92,12 @@ func (w *Worker) Start() error {
 	w.state, w.cancel = workerRunning, cancel
 	w.log.Info("the worker takes jobs", "devices", len(w.lanes))
 	return nil
+}
+
+func (w *Worker) deviceLost(device string, err error) {
+	if w.DeviceLost != nil {
+		w.DeviceLost(device, err)
+	}
 }
 
 // Stop drains the worker, in this order:

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -164,10 +163,7 @@ func TestDeviceThatIgnoresItsContext(t *testing.T) {
 		},
 		"asynq's timeout": func(t *testing.T, s *system) (string, func()) {
 			s.store.add(aviary.PriorityBulk, "job_timeout")
-			tickets, err := s.store.Dispatch(context.Background(), aviary.PriorityBulk, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tickets := s.store.tickets(t, "job_timeout")
 			enqueue(t, s.conn, tickets[0], asynq.Timeout(time.Second))
 			return "job_timeout", func() {}
 		},
@@ -253,10 +249,7 @@ func TestDoubledTicketRunsOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, conn *Conn, rec *recorder) {
 		s := newSystem(t, conn, rec)
 		s.store.add(aviary.PriorityInteractive, "job_a")
-		tickets, err := s.store.Dispatch(context.Background(), aviary.PriorityInteractive, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tickets := s.store.tickets(t, "job_a")
 		for _, taskID := range []string{"one", "two", "three", "four", "five"} {
 			enqueue(t, conn, tickets[0], asynq.TaskID(taskID))
 		}
@@ -289,7 +282,7 @@ func TestForeignTaskIsDropped(t *testing.T) {
 func TestInteractiveBeforeBulk(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, conn *Conn, rec *recorder) {
-		s := newSystem(t, conn, rec).start()
+		s := newSystem(t, conn, rec, func(c *Config) { c.PerDevice = 5 }).start()
 		s.submit(aviary.PriorityBulk, 20)
 		work := newGate()
 		device := &fakeDevice{name: "a", work: work.pass}
@@ -357,10 +350,7 @@ func TestStoreAwayBeforeTheClaim(t *testing.T) {
 	conn := embedded(t, rec)
 	s := newSystem(t, conn, rec)
 	ids := s.submit(aviary.PriorityBulk, 1)
-	tickets, err := s.store.Dispatch(context.Background(), aviary.PriorityBulk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tickets := s.store.tickets(t, ids...)
 	enqueue(t, conn, tickets[0])
 	s.store.setAway(errAway)
 	device := &fakeDevice{name: "a"}
@@ -373,29 +363,6 @@ func TestStoreAwayBeforeTheClaim(t *testing.T) {
 	s.wantOnce(ids, device)
 	if r := s.store.row(ids[0]); r.Fails != 0 {
 		t.Errorf("the job was charged %d failures", r.Fails)
-	}
-}
-
-// TestSeize: a lock that is free does not count when there is a reason not to start. The reasons and the lock are ready at the same time, so
-// that a fault shows in some of many tries.
-func TestSeize(t *testing.T) {
-	t.Parallel()
-	given, cancel := context.WithCancel(context.Background())
-	cancel()
-	over := make(chan struct{})
-	close(over)
-	for range 100 {
-		l := &lane{lock: make(chan struct{}, 1), draining: over}
-		if err := l.seize(context.Background()); !errors.Is(err, errDraining) || len(l.lock) > 0 {
-			t.Fatalf("while draining: %v, lock %d", err, len(l.lock))
-		}
-		l.draining = make(chan struct{})
-		if err := l.seize(given); !errors.Is(err, context.Canceled) || len(l.lock) > 0 {
-			t.Fatalf("after asynq gave up: %v, lock %d", err, len(l.lock))
-		}
-		if err := l.seize(context.Background()); err != nil || len(l.lock) != 1 {
-			t.Fatalf("without a reason: %v, lock %d", err, len(l.lock))
-		}
 	}
 }
 
@@ -420,32 +387,5 @@ func TestNewWorkerRefuses(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
-	}
-}
-
-func TestRetryPolicy(t *testing.T) {
-	t.Parallel()
-	l := &lane{log: newRecorder(t).logger()}
-	notClaimed := errors.Join(errNotClaimed, errAway)
-	for name, c := range map[string]struct {
-		err     error
-		n       int
-		atLeast time.Duration
-		atMost  time.Duration
-		failure bool
-	}{
-		"drain":                       {errDraining, 3, 0, 0, false},
-		"lease lost":                  {asynq.ErrLeaseExpired, 3, 0, 2 * time.Second, true},
-		"store away":                  {notClaimed, 0, time.Second, 2 * time.Second, false},
-		"store away for long":         {notClaimed, 9, 15 * time.Second, 30 * time.Second, false},
-		"store away for a long while": {notClaimed, 1 << 30, 15 * time.Second, 30 * time.Second, false},
-		"panic":                       {errors.New("panic: x"), 0, time.Second, 2 * time.Second, true},
-	} {
-		if got := l.retryDelay(c.n, c.err, nil); got < c.atLeast || got > c.atMost {
-			t.Errorf("%s: the delay is %v, want %v to %v", name, got, c.atLeast, c.atMost)
-		}
-		if got := l.isFailure(c.err); got != c.failure {
-			t.Errorf("%s: failure is %v", name, got)
-		}
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/aviary-asr/aviary"
 )
 
-// $1 id, $2 generation, $3 worker, $4 device, $5 now, $6 end of the lease, $7 phase -> the job. A ticket is good while it is out, and once: the
-// claim takes it in.
+// $1 id, $2 generation, $3 worker, $4 device, $5 now, $6 end of the lease, $7 phase, $8 node, $9 end of the limit or NULL -> the job. A ticket is
+// good while it is out, and once: the claim takes it in.
 const claimSQL = `
 UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = $3, device = $4, started_at = $5, lease_until = $6, phase = $7,
-	progress_us = 0, dispatched_at = NULL, version = version + 1
+	node = $8, deadline = $9, progress_us = 0, dispatched_at = NULL, version = version + 1
 WHERE id = $1 AND generation = $2 AND state = 'queued' AND dispatched_at IS NOT NULL
 RETURNING ` + jobColumns
 
@@ -27,9 +27,13 @@ func (s *sqlStore) StartAttempt(ctx context.Context, t aviary.Ticket, c aviary.C
 	const op = "store.start_attempt"
 	var job aviary.Job
 	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
+		var deadline time.Time
+		if c.Limit > 0 {
+			deadline = now.Add(c.Limit)
+		}
 		var err error
 		job, err = scanJob(tx.QueryRowContext(ctx, claimSQL, t.JobID, t.Generation, c.Worker, c.Device, stamp(now), stamp(now.Add(c.Lease)),
-			string(aviary.PhaseDecoding)))
+			string(aviary.PhaseDecoding), c.Node, stamp(deadline)))
 		if errors.Is(err, sql.ErrNoRows) {
 			return missed(ctx, tx, op, t.JobID, aviary.ErrNotClaimable)
 		}
@@ -75,13 +79,16 @@ const (
 
 // $4 now, $5 attention -> one row, or none if the attempt is not the current one.
 const succeedSQL = `
-UPDATE jobs SET state = 'succeeded', finished_at = $4, attention = $5, progress_us = audio_us, phase = '', lease_until = NULL,
+UPDATE jobs SET state = 'succeeded', finished_at = $4, attention = $5, progress_us = audio_us, phase = '', lease_until = NULL, deadline = NULL,
 	cancel_requested = 0, version = version + 1` + current
 
 // $1 id, $2 attempt, $3 body, $4 now.
 const insertTranscriptSQL = `INSERT INTO transcripts (job_id, attempt, body, created_at) VALUES ($1, $2, $3, $4)`
 
-// FinishAttempt implements aviary.Attempting. It wins over a cancel that has been asked for meanwhile.
+// $1 id, $2 attempt -> one row if it is this attempt's transcript that is recorded.
+const recordedSQL = `SELECT 1 FROM transcripts WHERE job_id = $1 AND attempt = $2`
+
+// FinishAttempt implements aviary.Attempting. It wins over a cancel that has been asked for meanwhile. The first transcript of an attempt stays.
 func (s *sqlStore) FinishAttempt(ctx context.Context, ref aviary.AttemptRef, t aviary.Transcript) error {
 	const op = "store.finish_attempt"
 	body, err := toJSON(t)
@@ -98,7 +105,12 @@ func (s *sqlStore) FinishAttempt(ctx context.Context, ref aviary.AttemptRef, t a
 			return err
 		}
 		if !ok {
-			return missed(ctx, tx, op, ref.JobID, aviary.ErrStale)
+			var one int
+			err := tx.QueryRowContext(ctx, recordedSQL, ref.JobID, ref.Attempt).Scan(&one)
+			if errors.Is(err, sql.ErrNoRows) {
+				return missed(ctx, tx, op, ref.JobID, aviary.ErrStale)
+			}
+			return err
 		}
 		if _, err := tx.ExecContext(ctx, insertTranscriptSQL, ref.JobID, ref.Attempt, body, stamp(now)); err != nil {
 			return err
@@ -107,6 +119,9 @@ func (s *sqlStore) FinishAttempt(ctx context.Context, ref aviary.AttemptRef, t a
 	})
 }
 
+// $1 id, $2 attempt -> how many workers the job has lost.
+const lostSQL = `SELECT lost FROM jobs WHERE id = $1 AND attempt = $2 AND state = 'running'`
+
 // FailAttempt implements aviary.Attempting. A job that was to be canceled is not queued again but canceled.
 func (s *sqlStore) FailAttempt(ctx context.Context, ref aviary.AttemptRef, f aviary.Failure) error {
 	const op = "store.fail_attempt"
@@ -114,16 +129,32 @@ func (s *sqlStore) FailAttempt(ctx context.Context, ref aviary.AttemptRef, f avi
 		f.Problem = aviary.ProblemOf(&aviary.Error{Code: aviary.CodeInternal})
 	}
 	e := ending{ref: ref, leaseBy: anyLease, problem: f.Problem}
+	retried, failed := aviary.OutcomeRetried, aviary.OutcomeFailed
 	if f.Charge {
 		e.fails = 1
 	}
+	if f.Lost {
+		e.lost, retried, failed = 1, aviary.OutcomeLost, aviary.OutcomeLost
+	}
 	return s.end(ctx, op, ref, func(ctx context.Context, tx *txn, now time.Time) (aviary.State, error) {
+		e := e
+		if f.Retry && f.Lost {
+			var before int
+			err := tx.QueryRowContext(ctx, lostSQL, ref.JobID, ref.Attempt).Scan(&before)
+			if errors.Is(err, sql.ErrNoRows) {
+				return "", nil
+			}
+			if err != nil {
+				return "", err
+			}
+			e.quarantine(before)
+		}
 		if f.Retry {
-			if state, err := e.giveBack(ctx, tx, now, aviary.OutcomeRetried, max(f.Delay, 0)); state != "" || err != nil {
+			if state, err := e.giveBack(ctx, tx, now, retried, max(f.Delay, 0)); state != "" || err != nil {
 				return state, err
 			}
 		}
-		return e.fail(ctx, tx, now, aviary.OutcomeFailed)
+		return e.fail(ctx, tx, now, failed)
 	})
 }
 
@@ -168,11 +199,12 @@ type ending struct {
 	leaseBy     int64 // the lease must have run out by then
 	fails, lost int
 	problem     *aviary.Problem // of the attempt, and of the job if it fails
+	quarantined *aviary.Problem // of the job instead, if it fails for having lost too many workers
 }
 
 // $4 now, $5 problem, $6 and $7 added to fails and lost.
 const cancelRunningSQL = `
-UPDATE jobs SET state = 'canceled', finished_at = $4, problem = $5, fails = fails + $6, lost = lost + $7, phase = '', lease_until = NULL,
+UPDATE jobs SET state = 'canceled', finished_at = $4, problem = $5, fails = fails + $6, lost = lost + $7, phase = '', lease_until = NULL, deadline = NULL,
 	cancel_requested = 0, version = version + 1` + current + ` AND cancel_requested = 1`
 
 func (e ending) cancel(ctx context.Context, tx *txn, now time.Time, outcome aviary.Outcome) (aviary.State, error) {
@@ -187,7 +219,8 @@ func (e ending) cancel(ctx context.Context, tx *txn, now time.Time, outcome avia
 // max_attempts.
 const requeueSQL = `
 UPDATE jobs SET state = 'queued', not_before = $4, fails = fails + $5, lost = lost + $6, started_at = NULL, worker = '', device = '',
-	progress_us = 0, phase = '', lease_until = NULL, version = version + 1` + current + `
+	node = '',
+	progress_us = 0, phase = '', lease_until = NULL, deadline = NULL, version = version + 1` + current + `
 	AND cancel_requested = 0 AND ($5 = 0 OR fails + $5 < max_attempts) AND ($6 = 0 OR lost + $6 < $7)`
 
 // giveBack queues the job again, or cancels it if that was asked for.
@@ -212,11 +245,15 @@ func (e ending) giveBack(ctx context.Context, tx *txn, now time.Time, outcome av
 
 // $4 now, $5 problem, $6 and $7 added to fails and lost.
 const failSQL = `
-UPDATE jobs SET state = 'failed', finished_at = $4, problem = $5, fails = fails + $6, lost = lost + $7, phase = '', lease_until = NULL,
+UPDATE jobs SET state = 'failed', finished_at = $4, problem = $5, fails = fails + $6, lost = lost + $7, phase = '', lease_until = NULL, deadline = NULL,
 	cancel_requested = 0, version = version + 1` + current
 
 func (e ending) fail(ctx context.Context, tx *txn, now time.Time, outcome aviary.Outcome) (aviary.State, error) {
-	ok, err := changed(ctx, tx, failSQL, e.ref.JobID, e.ref.Attempt, e.leaseBy, stamp(now), problemColumn(e.problem), e.fails, e.lost)
+	problem := e.problem
+	if e.quarantined != nil {
+		problem = e.quarantined
+	}
+	ok, err := changed(ctx, tx, failSQL, e.ref.JobID, e.ref.Attempt, e.leaseBy, stamp(now), problemColumn(problem), e.fails, e.lost)
 	if !ok || err != nil {
 		return "", err
 	}

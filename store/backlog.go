@@ -83,6 +83,18 @@ func (list counters) amount(state aviary.State, class aviary.Priority) aviary.Am
 	return aviary.Amount{}
 }
 
+const processedSQL = `SELECT CAST(sum(jobs) AS BIGINT), CAST(sum(audio_us) AS BIGINT) FROM processed`
+
+// Processed implements aviary.Store. Jobs that have expired, or are no more, still count.
+func (s *sqlStore) Processed(ctx context.Context) (aviary.Amount, error) {
+	const op = "store.processed"
+	var done aviary.Amount
+	err := s.look(ctx, op, func(ctx context.Context) error {
+		return s.read.QueryRowContext(ctx, processedSQL).Scan(&done.Jobs, fromMicros{&done.Audio})
+	})
+	return done, err
+}
+
 // countedAhead is how many jobs QueueAhead counts from either end of a class. Between the ends it estimates.
 const countedAhead = 500
 

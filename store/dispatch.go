@@ -1,61 +1,147 @@
 package store
 
 import (
-	"cmp"
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aviary-asr/aviary"
 )
 
-// $1 now. A delay that has run out is removed, so that the rest of the dispatcher never steps over the delayed.
+// readySQL is what jobs_ready holds: jobs that can be handed over now. $1 class.
+const readySQL = `state = 'queued' AND dispatched_at IS NULL AND not_before IS NULL AND priority = $1`
+
+// tenantsSQL jumps along jobs_ready from tenant to tenant, one entry for each, and ends with a NULL. $1 class.
+const tenantsSQL = `
+WITH RECURSIVE tenants (tenant) AS (
+	SELECT min(tenant) FROM jobs INDEXED BY jobs_ready WHERE ` + readySQL + `
+	UNION ALL
+	SELECT (SELECT min(tenant) FROM jobs INDEXED BY jobs_ready WHERE tenant > t.tenant AND ` + readySQL + `)
+	FROM tenants AS t WHERE t.tenant IS NOT NULL)`
+
+// $1 now -> one row if some delay has run out.
+const ripeSQL = `SELECT 1 FROM jobs INDEXED BY jobs_delayed WHERE state = 'queued' AND not_before <= $1 LIMIT 1`
+
+// $1 now. A delay that has run out is removed, so that the rest of the dispatcher never steps over the delayed. What another transaction has
+// locked is passed over, here and where else many rows are looked for: it is being handed over or canceled, or its process is frozen, and nobody
+// should have to wait for that. The rows are picked once, before the update (MATERIALIZED): Postgres may otherwise pick anew for each row.
 const ripenSQL = `
 WITH ripe AS MATERIALIZED (
 	SELECT seq FROM jobs INDEXED BY jobs_delayed WHERE state = 'queued' AND not_before <= $1 FOR UPDATE SKIP LOCKED)
 UPDATE jobs SET not_before = NULL WHERE seq IN (SELECT seq FROM ripe)`
 
-// $1 now, $2 class, $3 limit -> id, generation and the order of each. What another transaction has locked is passed over, here and where else
-// many rows are looked for: it is being handed over or canceled, or its process is frozen, and nobody should have to wait for that. The rows
-// are picked once, before the update (MATERIALIZED): Postgres may otherwise pick anew for each row, and exceed the limit.
-const dispatchSQL = `
-WITH picked AS MATERIALIZED (
-	SELECT seq FROM jobs INDEXED BY jobs_ready
-	WHERE state = 'queued' AND dispatched_at IS NULL AND not_before IS NULL AND priority = $2
-	ORDER BY created_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED)
-UPDATE jobs SET generation = generation + 1, dispatched_at = $1 WHERE seq IN (SELECT seq FROM picked)
-RETURNING id, generation, created_at, seq`
-
-// Dispatch implements aviary.Dispatching.
-func (s *sqlStore) Dispatch(ctx context.Context, class aviary.Priority, limit int) ([]aviary.Ticket, error) {
-	const op = "store.dispatch"
-	type ticket struct {
-		aviary.Ticket
-		created, seq int64
-	}
-	var list []ticket
-	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
-		if _, err := tx.ExecContext(ctx, ripenSQL, stamp(now)); err != nil {
+// Waiting implements aviary.Dispatching, in the order of tenants' names. It writes only when a delay has run out.
+func (s *sqlStore) Waiting(ctx context.Context, class aviary.Priority, perTenant int) ([]aviary.Candidate, error) {
+	const op = "store.waiting"
+	ripe := false
+	err := s.look(ctx, op, func(ctx context.Context) error {
+		now, err := s.now(ctx, s.read)
+		if err != nil {
 			return err
 		}
-		var err error
-		list, err = collect(ctx, tx, func(row scanner) (ticket, error) {
-			t := ticket{Ticket: aviary.Ticket{Priority: class}}
-			err := row.Scan(&t.JobID, &t.Generation, &t.created, &t.seq)
-			return t, err
-		}, dispatchSQL, stamp(now), string(class), max(limit, 0))
+		var one int
+		err = s.read.QueryRowContext(ctx, ripeSQL, stamp(now)).Scan(&one)
+		ripe = err == nil
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
 		return err
+	})
+	if err == nil && ripe {
+		err = s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
+			_, err := tx.ExecContext(ctx, ripenSQL, stamp(now))
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []aviary.Candidate
+	err = s.look(ctx, op, func(ctx context.Context) (err error) {
+		list, err = collect(ctx, s.read, func(row scanner) (aviary.Candidate, error) {
+			var c aviary.Candidate
+			err := row.Scan(&c.JobID, &c.Tenant, fromMicros{&c.Audio})
+			return c, err
+		}, s.candidatesSQL, string(class), max(perTenant, 0))
+		return err
+	})
+	return list, err
+}
+
+// mostPerStatement is how many ids one statement names. More take several.
+const mostPerStatement = 100
+
+// parameters are $from, $from+1 and so on: n of them, in a list.
+func parameters(from, n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("$%d", from+i)
+	}
+	return strings.Join(list, ", ")
+}
+
+// anys makes arguments of strings.
+func anys(list []string) []any {
+	args := make([]any, len(list))
+	for i, v := range list {
+		args[i] = v
+	}
+	return args
+}
+
+// dispatchSQL is the statement for n ids: $1 now, $2 and on the ids -> id, generation and class of each that has been handed over. IS TRUE keeps
+// SQLite from going through all that wait, by jobs_state, instead of the ids.
+func dispatchSQL(n int) string {
+	return `
+WITH picked AS MATERIALIZED (
+	SELECT seq FROM jobs WHERE id IN (` + parameters(2, n) + `)
+		AND (state = 'queued') IS TRUE AND dispatched_at IS NULL AND (not_before IS NULL OR not_before <= $1) FOR UPDATE SKIP LOCKED)
+UPDATE jobs SET generation = generation + 1, dispatched_at = $1, not_before = NULL WHERE seq IN (SELECT seq FROM picked)
+RETURNING id, generation, priority`
+}
+
+// Dispatch implements aviary.Dispatching, in one transaction.
+func (s *sqlStore) Dispatch(ctx context.Context, ids []string) ([]aviary.Ticket, error) {
+	const op = "store.dispatch"
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !storable(id) })
+	out := map[string]aviary.Ticket{}
+	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
+		clear(out)
+		for page := range slices.Chunk(ids, mostPerStatement) {
+			list, err := collect(ctx, tx, scanTicket, dispatchSQL(len(page)), append([]any{stamp(now)}, anys(page)...)...)
+			if err != nil {
+				return err
+			}
+			for _, t := range list {
+				out[t.JobID] = t
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	// RETURNING promises no order.
-	slices.SortFunc(list, func(a, b ticket) int { return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.seq, b.seq)) })
-	tickets := make([]aviary.Ticket, len(list))
-	for i, t := range list {
-		tickets[i] = t.Ticket
+	var tickets []aviary.Ticket
+	for _, id := range ids { // RETURNING promises no order
+		if t, ok := out[id]; ok {
+			tickets = append(tickets, t)
+			delete(out, id)
+		}
 	}
 	return tickets, nil
+}
+
+func scanTicket(row scanner) (aviary.Ticket, error) {
+	var t aviary.Ticket
+	err := row.Scan(&t.JobID, &t.Generation, &t.Priority)
+	return t, err
 }
 
 // $1 id, $2 generation.
@@ -100,11 +186,7 @@ func (s *sqlStore) Stranded(ctx context.Context, age time.Duration, limit int) (
 		if err != nil {
 			return err
 		}
-		list, err = collect(ctx, s.read, func(row scanner) (aviary.Ticket, error) {
-			var t aviary.Ticket
-			err := row.Scan(&t.JobID, &t.Generation, &t.Priority)
-			return t, err
-		}, strandedSQL, stamp(now.Add(-age)), max(limit, 0))
+		list, err = collect(ctx, s.read, scanTicket, strandedSQL, stamp(now.Add(-age)), max(limit, 0))
 		return err
 	})
 	return list, err
@@ -127,62 +209,6 @@ func (s *sqlStore) UndispatchAll(ctx context.Context) (int, error) {
 	})
 	return int(n), err
 }
-
-// $1 now, $2 limit -> attempts without a sign of life, and how many workers the job had lost before.
-const lapsedSQL = `
-SELECT id, attempt, lost FROM jobs INDEXED BY jobs_leased
-WHERE state = 'running' AND lease_until <= $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED`
-
-// lostDelay is the wait after the first lost worker; it doubles with each.
-const lostDelay = 5 * time.Second
-
-// ReapLost implements aviary.Dispatching.
-func (s *sqlStore) ReapLost(ctx context.Context, limit int) ([]aviary.Reaped, error) {
-	const op = "store.reap_lost"
-	var reaped []aviary.Reaped
-	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
-		type lapsed struct {
-			ref  aviary.AttemptRef
-			lost int
-		}
-		list, err := collect(ctx, tx, func(row scanner) (lapsed, error) {
-			var l lapsed
-			err := row.Scan(&l.ref.JobID, &l.ref.Attempt, &l.lost)
-			return l, err
-		}, lapsedSQL, stamp(now), max(limit, 0))
-		if err != nil {
-			return err
-		}
-		reaped = nil
-		for _, l := range list {
-			state, err := reap(ctx, tx, now, l.ref, l.lost)
-			if err != nil {
-				return err
-			}
-			if state != "" {
-				reaped = append(reaped, aviary.Reaped{AttemptRef: l.ref, State: state})
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return reaped, nil
-}
-
-// reap ends one lost attempt. The conditions of its writes hold the attempt and the lease once more: a job that moved on since it was listed
-// is left alone.
-func reap(ctx context.Context, tx *txn, now time.Time, ref aviary.AttemptRef, lostBefore int) (aviary.State, error) {
-	e := ending{ref: ref, leaseBy: now.UnixMicro(), lost: 1, problem: workerLost}
-	delay := lostDelay << min(lostBefore, aviary.MaxLost)
-	if state, err := e.giveBack(ctx, tx, now, aviary.OutcomeLost, delay); state != "" || err != nil {
-		return state, err
-	}
-	return e.fail(ctx, tx, now, aviary.OutcomeLost)
-}
-
-var workerLost = aviary.ProblemOf(&aviary.Error{Code: aviary.CodeWorkerLost, Detail: "The worker stopped giving signs of life."})
 
 // collect reads all rows of a query.
 func collect[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +19,7 @@ type files struct{ root string }
 
 const (
 	stagingFolder = "staging"
+	folders       = 256
 	// orphanAge is how long a staged file may go unwritten before it counts as left behind by a process that died.
 	orphanAge = time.Hour
 )
@@ -47,8 +47,8 @@ func (f files) prepare() error {
 	if err := os.MkdirAll(filepath.Join(f.root, stagingFolder), 0o700); err != nil {
 		return err
 	}
-	for i := range 256 {
-		if err := os.Mkdir(filepath.Join(f.root, fmt.Sprintf("%02x", i)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	for i := range folders {
+		if err := os.Mkdir(filepath.Join(f.root, folderName(i)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -98,9 +98,13 @@ func (f files) sweep(before time.Time) error {
 
 // path is where the blob of a checked key lies.
 func (f files) path(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(f.root, hex.EncodeToString(sum[:1]), key)
+	return filepath.Join(f.root, folderName(folderOf(key)), key)
 }
+
+// folderOf is the number of the folder that a key belongs to.
+func folderOf(key string) int { return int(sha256.Sum256([]byte(key))[0]) }
+
+func folderName(n int) string { return fmt.Sprintf("%02x", n) }
 
 // Stage implements aviary.Blobs.
 func (f files) Stage(ctx context.Context) (aviary.Staged, error) {
@@ -165,6 +169,60 @@ func (f files) Delete(ctx context.Context, key string) error {
 		err = syncFolder(filepath.Dir(path))
 	}
 	return blobError(op, err)
+}
+
+// List implements aviary.Blobs. The order is that of the folders and of the keys within a folder, so that a page reads the names of few folders, each
+// one part in 256 of all, and not of all of them. What is no blob of ours, by its name or its place, is left out.
+func (f files) List(ctx context.Context, after string, limit int) ([]aviary.BlobInfo, error) {
+	const op = "blobs.list"
+	first := 0
+	if after != "" {
+		if err := checkKey(op, after); err != nil {
+			return nil, err
+		}
+		first = folderOf(after)
+	}
+	var list []aviary.BlobInfo
+	for folder := first; folder < folders && len(list) < limit; folder++ {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("%s: %w", op, err)
+		}
+		if folder != first {
+			after = "" // all keys of a later folder come after it
+		}
+		more, err := f.listFolder(folder, after, limit-len(list))
+		if err != nil {
+			return nil, blobError(op, err)
+		}
+		list = append(list, more...)
+	}
+	return list, ctx.Err()
+}
+
+// listFolder lists the blobs of one folder whose keys are greater than after.
+func (f files) listFolder(folder int, after string, limit int) ([]aviary.BlobInfo, error) {
+	entries, err := os.ReadDir(filepath.Join(f.root, folderName(folder))) // in the order of their names
+	if err != nil {
+		return nil, err
+	}
+	var list []aviary.BlobInfo
+	for _, e := range entries {
+		key := e.Name()
+		if key <= after || !e.Type().IsRegular() || checkKey("", key) != nil || folderOf(key) != folder {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, aviary.BlobInfo{Key: key, Modified: info.ModTime()}); len(list) == limit {
+			break
+		}
+	}
+	return list, nil
 }
 
 // FreeBytes implements aviary.Blobs.

@@ -108,6 +108,34 @@ func TestStagingIsSwept(t *testing.T) {
 	}
 }
 
+// What lies in the folder and is no blob of ours is not listed, so that nobody deletes it, and does not end the list.
+func TestListLeavesOutWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	b := openFolder(t, root)
+	s, err := b.Stage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), "job_1"); err != nil {
+		t.Fatal(err)
+	}
+	foreign := (folderOf("job_1") + 1) % folders
+	for _, name := range []string{files{root}.path(".hidden"), files{root}.path("with space"), filepath.Join(root, "job_2"),
+		filepath.Join(root, folderName(foreign), "job_1")} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(files{root}.path("job_3"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	list, err := b.List(t.Context(), "", 10)
+	if err != nil || len(list) != 1 || list[0].Key != "job_1" {
+		t.Errorf("%v, %v; job_1 is the only blob", list, err)
+	}
+}
+
 // An upload that fails at any point leaves no file behind.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()

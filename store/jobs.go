@@ -10,11 +10,12 @@ import (
 )
 
 // $1 id, $2 priority, $3 max attempts, $4 created at, $5 to $7 name, attention mode and labels, $8 to $14 audio, $15 and $16 blob keys,
-// $17 warnings, $18 channel -> the job.
+// $17 warnings, $18 channel, $19 tenant, $20 and $21 request key and hash -> the job.
 const insertJobSQL = `
 INSERT INTO jobs (id, state, priority, max_attempts, created_at, name, attention_mode, labels,
-	container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key, audio_key, audio_warnings, channel)
-VALUES ($1, 'queued', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+	container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key, audio_key, audio_warnings, channel,
+	tenant, request_key, request_hash)
+VALUES ($1, 'queued', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
 RETURNING ` + jobColumns
 
 // CreateJob implements aviary.Store.
@@ -24,26 +25,36 @@ func (s *sqlStore) CreateJob(ctx context.Context, job aviary.Job, limits aviary.
 	if err != nil {
 		return aviary.Job{}, aviary.WrapError(aviary.CodeOptionInvalid, op, err, "priority: %v.", err)
 	}
-	if err := checkTexts(op, job.Options); err != nil {
+	if job.Tenant == "" {
+		job.Tenant = aviary.DefaultTenant
+	}
+	if err := errors.Join(checkTexts(op, job), checkKeys(op, job)); err != nil {
 		return aviary.Job{}, err
 	}
 	if job.MaxAttempts <= 0 {
 		job.MaxAttempts = aviary.DefaultMaxAttempts
 	}
 	job.Options.Priority = priority
-	created, err := s.insertJob(ctx, op, job, limits, false)
-	if errors.Is(err, errCrowded) {
-		created, err = s.insertJob(ctx, op, job, limits, true)
+	for alone := (turns{}); ; {
+		created, err := s.insertJob(ctx, op, job, limits, alone)
+		var more crowded
+		if errors.As(err, &more) {
+			alone = more.next
+			continue
+		}
+		if err != nil {
+			return aviary.Job{}, err
+		}
+		return created, nil
 	}
-	if err != nil {
-		return aviary.Job{}, err
-	}
-	return created, nil
 }
 
-// insertJob inserts a job if the limits allow. It fails with errCrowded if that can only be told alone.
-func (s *sqlStore) insertJob(ctx context.Context, op string, job aviary.Job, limits aviary.QueueLimits, alone bool) (created aviary.Job, err error) {
-	var labels, warnings any // NULL where there are none
+// insertJob inserts a job if the limits allow, and its request key is not taken. It fails with crowded if that can only be told alone.
+func (s *sqlStore) insertJob(ctx context.Context, op string, job aviary.Job, limits aviary.QueueLimits, alone turns) (created aviary.Job, err error) {
+	var labels, warnings, requestKey any // NULL where there are none
+	if job.RequestKey != "" {
+		requestKey = job.RequestKey
+	}
 	if len(job.Options.Labels) > 0 {
 		if labels, err = toJSON(job.Options.Labels); err != nil {
 			return aviary.Job{}, s.fail(op, err)
@@ -55,17 +66,42 @@ func (s *sqlStore) insertJob(ctx context.Context, op string, job aviary.Job, lim
 		}
 	}
 	err = s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
-		if err := s.checkLimits(ctx, tx, op, job.Audio.Duration, limits, alone); err != nil {
+		err := s.admit(ctx, tx, op, job, limits, alone)
+		if err != nil {
 			return err
 		}
-		var err error
 		a, o := job.Audio, job.Options
 		created, err = scanJob(tx.QueryRowContext(ctx, insertJobSQL, job.ID, string(o.Priority), job.MaxAttempts, stamp(now),
 			o.Name, string(o.Attention), labels,
-			a.Container, a.Codec, a.SampleRate, a.Channels, micros(a.Duration), a.Bytes, a.SHA256, job.BlobKey, job.AudioKey, warnings, o.Channel))
+			a.Container, a.Codec, a.SampleRate, a.Channels, micros(a.Duration), a.Bytes, a.SHA256, job.BlobKey, job.AudioKey, warnings, o.Channel,
+			job.Tenant, requestKey, job.RequestHash))
 		return err
 	})
 	return created, err
+}
+
+// $1 tenant, $2 request key -> the job.
+const requestedSQL = `SELECT ` + jobColumns + ` FROM jobs WHERE tenant = $1 AND request_key = $2`
+
+// Requested implements aviary.Store. A deleted job is returned as its tombstone.
+func (s *sqlStore) Requested(ctx context.Context, tenant, key string) (aviary.Job, error) {
+	const op = "store.requested"
+	if tenant == "" {
+		tenant = aviary.DefaultTenant
+	}
+	var job aviary.Job
+	err := s.look(ctx, op, func(ctx context.Context) (err error) {
+		if storable(tenant) && storable(key) {
+			job, err = scanJob(s.read.QueryRowContext(ctx, requestedSQL, tenant, key))
+		} else {
+			err = sql.ErrNoRows // nobody has such a key
+		}
+		if errors.Is(err, sql.ErrNoRows) {
+			return aviary.Errorf(aviary.CodeNotFound, op, "There is no job with this request key.")
+		}
+		return err
+	})
+	return job, err
 }
 
 const jobSQL = `SELECT ` + jobColumns + ` FROM jobs WHERE id = $1`
@@ -131,11 +167,11 @@ var canceled = aviary.ProblemOf(&aviary.Error{Code: aviary.CodeCanceled})
 // $1 id -> the job, as if new but for its counts.
 const retrySQL = `
 UPDATE jobs SET state = 'queued', max_attempts = max_attempts + 1, problem = NULL, finished_at = NULL, started_at = NULL,
-	worker = '', device = '', progress_us = 0, version = version + 1
-WHERE id = $1 AND state IN ('failed', 'canceled')
+	worker = '', device = '', node = '', progress_us = 0, version = version + 1
+WHERE id = $1 AND state IN ('failed', 'canceled') AND audio_gone = 0
 RETURNING ` + jobColumns
 
-// Retry implements aviary.Store. A deleted job gives CodeJobExpired: its audio is gone. The job keeps its time of creation and so its
+// Retry implements aviary.Store. A job whose audio is gone gives CodeJobExpired. The job keeps its time of creation and so its
 // place in the queue.
 func (s *sqlStore) Retry(ctx context.Context, id string) (aviary.Job, error) {
 	const op = "store.retry"
@@ -154,6 +190,8 @@ func (s *sqlStore) Retry(ctx context.Context, id string) (aviary.Job, error) {
 			return err
 		case as.State == aviary.StateExpired:
 			return aviary.Errorf(aviary.CodeJobExpired, op, "The job has been deleted; its audio is gone.")
+		case as.AudioGone && as.State != aviary.StateSucceeded:
+			return aviary.Errorf(aviary.CodeJobExpired, op, "The job's audio is gone: it was not kept for longer. Submit it again.")
 		default:
 			return aviary.Errorf(aviary.CodeStateConflict, op, "The job is %s; only a failed or canceled job can be retried.", as.State)
 		}
@@ -164,11 +202,14 @@ func (s *sqlStore) Retry(ctx context.Context, id string) (aviary.Job, error) {
 	return job, nil
 }
 
-// $1 id, $2 the state and $3 the attempt that were seen, $4 now.
-const expireSQL = `
-UPDATE jobs SET state = 'expired', finished_at = coalesce(finished_at, $4), phase = '', lease_until = NULL, cancel_requested = 0,
-	dispatched_at = NULL, not_before = NULL, version = version + 1
-WHERE id = $1 AND state = $2 AND attempt = $3`
+// $1 now.
+const toTombstone = `
+UPDATE jobs SET state = 'expired', expired_at = $1, audio_gone = 1, finished_at = coalesce(finished_at, $1), phase = '', lease_until = NULL,
+	deadline = NULL, cancel_requested = 0, dispatched_at = NULL, not_before = NULL, version = version + 1
+`
+
+// $1 now, $2 id, $3 the state and $4 the attempt that were seen.
+const expireSQL = toTombstone + `WHERE id = $2 AND state = $3 AND attempt = $4`
 
 // $1 id.
 const purgeSQL = `DELETE FROM transcripts WHERE job_id = $1`
@@ -192,25 +233,30 @@ func (s *sqlStore) Expire(ctx context.Context, id string, force bool) (aviary.Jo
 		if !was.State.Final() && !force {
 			return aviary.Errorf(aviary.CodeJobActive, op, "The job is %s; cancel it first, or delete it by force.", was.State)
 		}
-		ok, err := changed(ctx, tx, expireSQL, id, string(was.State), was.Attempt, stamp(now))
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return aviary.ErrStale
-		}
-		if was.State == aviary.StateRunning { // the state alone fences off the attempt: no write about it passes any more
-			if err := endAttempt(ctx, tx, aviary.AttemptRef{JobID: id, Attempt: was.Attempt}, now, aviary.OutcomeCanceled, nil); err != nil {
-				return err
-			}
-		}
-		_, err = tx.ExecContext(ctx, purgeSQL, id)
-		return err
+		return expire(ctx, tx, was, now)
 	})
 	if err != nil {
 		return aviary.Job{}, err
 	}
 	return was, nil
+}
+
+// expire turns a job, as it was seen and is held, into its tombstone.
+func expire(ctx context.Context, tx *txn, was aviary.Job, now time.Time) error {
+	ok, err := changed(ctx, tx, expireSQL, stamp(now), was.ID, string(was.State), was.Attempt)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return aviary.ErrStale
+	}
+	if was.State == aviary.StateRunning { // the state alone fences off the attempt: no write about it passes any more
+		if err := endAttempt(ctx, tx, aviary.AttemptRef{JobID: was.ID, Attempt: was.Attempt}, now, aviary.OutcomeCanceled, nil); err != nil {
+			return err
+		}
+	}
+	_, err = tx.ExecContext(ctx, purgeSQL, was.ID)
+	return err
 }
 
 const transcriptSQL = `SELECT j.state, t.body FROM jobs j LEFT JOIN transcripts t ON t.job_id = j.id WHERE j.id = $1`

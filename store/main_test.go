@@ -77,11 +77,17 @@ func recycled(parent *testing.T, b storetest.Backend) storetest.Backend {
 			if err := errors.Join(err, s.Close()); err != nil {
 				t.Fatal(err)
 			}
+			var left int
+			pgtest.Query(t, url, &left, "SELECT count(*) FROM (SELECT 1 FROM tenant_counters GROUP BY tenant, state, priority HAVING sum(jobs) <> 0 OR sum(audio_us) <> 0) AS off")
+			if left != 0 {
+				t.Errorf("all jobs have been deleted, but %d counters of tenants are not zero", left)
+			}
 			for state, n := range b.States {
 				if n != 0 || b.Running.Audio != 0 {
 					t.Errorf("all jobs have been deleted, but %d are counted as %s, and %v as running", n, state, b.Running.Audio)
 				}
 			}
+			pgtest.Exec(t, url, "SET synchronous_commit = off", "DELETE FROM tenant_counters", "DELETE FROM leader", "UPDATE processed SET jobs = 0, audio_us = 0")
 			free <- url
 		})
 		return url
@@ -123,6 +129,19 @@ func TestFiles(t *testing.T) {
 		}
 		return b
 	})
+}
+
+// handOver is the simplest dispatcher: up to limit jobs of a class, tenant by tenant.
+func handOver(ctx context.Context, s aviary.Store, class aviary.Priority, limit int) ([]aviary.Ticket, error) {
+	list, err := s.Waiting(ctx, class, limit)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, c := range list[:min(limit, len(list))] {
+		ids = append(ids, c.JobID)
+	}
+	return s.Dispatch(ctx, ids)
 }
 
 // openPostgresTest opens a fresh Postgres store, and gives access to its inside.

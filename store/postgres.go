@@ -28,23 +28,38 @@ import (
 // looks for many rows passes over the locked ones, and accepts that come close to the limits take turns (acceptSQL).
 var postgresDialect = dialect{
 	folder: "postgres", goose: goose.DialectPostgres, classify: classifyPostgres, adapt: adaptPostgres,
-	lockSchema: lockPostgresSchema,
-	again:      againOnPostgres,
-	clockSQL:   `SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`,
-	holdSQL:    `SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE`,
-	accepting:  &acceptSQL{beside: besideSQL, alone: `SELECT pg_advisory_xact_lock(` + acceptLock + `)`},
-	snapshot:   sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
+	lockSchema:  lockPostgresSchema,
+	again:       againOnPostgres,
+	clockSQL:    `SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`,
+	holdSQL:     `SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE`,
+	accepting:   &acceptSQL{beside: besideSQL, alone: `SELECT pg_advisory_xact_lock(` + acceptLock + `)`},
+	acceptingOf: &acceptSQL{beside: tenantBesideSQL, alone: `SELECT pg_advisory_xact_lock(` + tenantLock + `)`},
+	candidatesSQL: tenantsSQL + `
+SELECT j.id, j.tenant, j.audio_us FROM tenants AS t CROSS JOIN LATERAL (
+	SELECT id, tenant, audio_us, created_at, seq FROM jobs INDEXED BY jobs_ready WHERE tenant = t.tenant AND ` + readySQL + `
+	ORDER BY created_at, seq LIMIT $2) AS j
+ORDER BY j.tenant, j.created_at, j.seq`,
+	snapshot: sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
 }
 
 // Keys of advisory locks, which are numbers that only have to differ from other programs' in the same database. The second one is a key for
-// each schema, since it goes with the schema's table of counters.
+// each schema, since it goes with the schema's table of counters; the third, a key for each tenant of a schema. Tenants whose keys are the same by
+// chance take turns with each other.
 const (
 	schemaLock = 0x6176_6961_7279 // "aviary"
 	acceptLock = `1635150177, CAST(CAST(CAST('counters' AS regclass) AS oid) AS int)`
+	tenantLock = `hashtextextended($1, CAST(CAST(CAST('counters' AS regclass) AS oid) AS bigint))`
 
 	besideSQL = `
 SELECT CAST(sum(jobs) AS BIGINT), CAST(sum(audio_us) AS BIGINT), CAST(current_setting('max_connections') AS BIGINT)
 FROM pg_advisory_xact_lock_shared(` + acceptLock + `), counters WHERE state = 'queued'`
+
+	// The lock stands alone in FROM: joined with the rows of a tenant that has none, it might not be taken.
+	tenantBesideSQL = `
+SELECT (SELECT CAST(coalesce(sum(jobs), 0) AS BIGINT) FROM tenant_counters WHERE tenant = $1),
+	(SELECT CAST(coalesce(sum(audio_us), 0) AS BIGINT) FROM tenant_counters WHERE tenant = $1),
+	CAST(current_setting('max_connections') AS BIGINT)
+FROM pg_advisory_xact_lock_shared(` + tenantLock + `)`
 )
 
 // What a connection is given, unless the URL says otherwise.
@@ -61,6 +76,7 @@ var (
 	indexMarks = map[string]string{
 		"jobs_created": "seq <> -1", "jobs_state": "seq <> -2", "jobs_ready": "seq <> -3",
 		"jobs_delayed": "seq <> -4", "jobs_dispatched": "seq <> -5", "jobs_leased": "seq <> -6",
+		"jobs_overdue": "seq <> -7", "jobs_audio": "seq <> -8", "jobs_ended": "seq <> -9", "jobs_expired": "seq <> -10",
 	}
 	indexedBy = regexp.MustCompile(`(?s) INDEXED BY (\w+)(.*?)WHERE `)
 )
@@ -321,14 +337,20 @@ func classifyPostgres(op string, err error) error {
 		case stateDiskFull:
 			return aviary.WrapError(aviary.CodeStorageFull, op, err, "The server has no room for this.")
 		case stateUniqueViolation:
-			if e.ConstraintName == "jobs_id" {
+			switch e.ConstraintName {
+			case "jobs_id":
 				return taken(op, err)
+			case "jobs_request":
+				return fmt.Errorf("%s: %w", op, aviary.ErrRequestKeyTaken)
 			}
 		case stateNotUTF8: // jobs are created without such texts, so it was looked for
 			return aviary.WrapError(aviary.CodeNotFound, op, err, "There is no such job.")
 		case stateLockTimeout, stateCanceled, stateSerialization, stateDeadlock, stateTooManyConns, stateFrozen:
-			return aviary.WrapError(aviary.CodeInternal, op, err, "The store is busy.")
+			return aviary.WrapError(aviary.CodeStoreUnavailable, op, err, "The store is busy.")
 		}
+	}
+	if againOnPostgres(err, false) != remedyNone { // the server or the way to it is gone
+		return aviary.WrapError(aviary.CodeStoreUnavailable, op, explainPostgres(err), "The store does not answer.")
 	}
 	return aviary.WrapError(aviary.CodeInternal, op, explainPostgres(err), "The store failed.")
 }

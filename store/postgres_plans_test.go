@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,15 +65,16 @@ func TestPostgresPlans(t *testing.T) {
 	}
 }
 
+// postgresPlans are statements, and the indexes that each uses.
 func postgresPlans() map[string]planned {
-	byID, bySeq := []string{"jobs_id"}, "jobs_pkey"
-	page := func(q aviary.JobQuery, from *position, want ...string) planned {
-		q.Limit = 5
-		query, _ := pageQuery(q, from)
-		return planned{query, slices.Sorted(slices.Values(append(want, bySeq)))}
-	}
-	after := &position{1, 1}
-	states := []aviary.State{"failed", "canceled"}
+	all := jobPlans()
+	maps.Copy(all, queuePlans())
+	maps.Copy(all, listPlans())
+	return all
+}
+
+func jobPlans() map[string]planned {
+	byID := []string{"jobs_id"}
 	return map[string]planned{
 		"hold":           {postgresDialect.holdSQL, byID},
 		"job":            {jobSQL, byID},
@@ -90,20 +92,54 @@ func postgresPlans() map[string]planned {
 		"attempts":       {attemptsSQL, []string{"attempts_pkey"}},
 		"transcript":     {transcriptSQL, []string{"jobs_id", "transcripts_pkey"}},
 		"purge":          {purgeSQL, []string{"transcripts_pkey"}},
+	}
+}
 
+func queuePlans() map[string]planned {
+	byID, bySeq := []string{"jobs_id"}, "jobs_pkey"
+	return map[string]planned{
 		"ripen":          {ripenSQL, []string{"jobs_delayed", bySeq}},
-		"dispatch":       {dispatchSQL, []string{bySeq, "jobs_ready"}},
+		"ripe":           {ripeSQL, []string{"jobs_delayed"}},
+		"what waits":     {postgresDialect.candidatesSQL, []string{"jobs_ready"}},
+		"dispatch":       {dispatchSQL(3), []string{"jobs_id", bySeq}},
 		"undispatch":     {undispatchSQL, byID},
 		"undispatch all": {undispatchAllSQL, []string{"jobs_dispatched"}},
 		"dispatched":     {dispatchedSQL, []string{"jobs_dispatched"}},
 		"stranded":       {strandedSQL, []string{"jobs_dispatched"}},
 		"lapsed leases":  {lapsedSQL, []string{"jobs_leased"}},
+		"overdue":        {overdueSQL, []string{"jobs_overdue"}},
+		"held":           {heldSQL, []string{"jobs_leased"}},
+
+		"recorded":        {recordedSQL, []string{"transcripts_pkey"}},
+		"losses":          {lostSQL, byID},
+		"requested":       {requestedSQL, []string{"jobs_request"}},
+		"request taken":   {requestTakenSQL, []string{"jobs_request"}},
+		"open of tenant":  {tenantOpenSQL, []string{"tenant_counters_pkey"}},
+		"open, beside":    {tenantBesideSQL, []string{"tenant_counters_pkey"}},
+		"expire old":      {oldSQL, []string{"jobs_ended"}},
+		"expire all":      {expireAllSQL(3), byID},
+		"purge all":       {purgeAllSQL(3), []string{"transcripts_pkey"}},
+		"drop audio":      {dropAudioSQL, []string{"jobs_audio", bySeq}},
+		"drop tombstones": {buryingSQL, []string{"jobs_expired", bySeq}},
+		"wanted":          {wantedSQL(3), byID},
 
 		"oldest waiting": {oldestSQL, []string{"jobs_state"}},
 		"place":          {placeSQL, byID},
 		"head":           {headSQL, []string{"jobs_state"}},
 		"tail":           {tailSQL, []string{"jobs_state"}},
+	}
+}
 
+func listPlans() map[string]planned {
+	const bySeq = "jobs_pkey"
+	page := func(q aviary.JobQuery, from *position, want ...string) planned {
+		q.Limit = 5
+		query, _ := pageQuery(q, from)
+		return planned{query, slices.Sorted(slices.Values(append(want, bySeq)))}
+	}
+	after := &position{1, 1}
+	states := []aviary.State{"failed", "canceled"}
+	return map[string]planned{
 		"first page":    page(aviary.JobQuery{}, nil, "jobs_created"),
 		"next page":     page(aviary.JobQuery{}, after, "jobs_created"),
 		"next page up":  page(aviary.JobQuery{Ascending: true}, after, "jobs_created"),
@@ -139,7 +175,7 @@ func explainPostgresPlan(t *testing.T, conn *sql.Conn, query string) string {
 		args[2] = fmt.Sprint(anyLease) // as of a worker
 	}
 	if query == expireSQL {
-		args[1] = "'succeeded'"
+		args[2] = "'succeeded'"
 	}
 	execute := "EXECUTE planned"
 	if len(args) > 0 {

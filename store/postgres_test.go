@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,7 +121,7 @@ func TestPostgresClock(t *testing.T) {
 	if b, err := s.Backlog(ctx); err != nil || b.Oldest > time.Minute {
 		t.Errorf("a new job waits for %v, %v", b.Oldest, err)
 	}
-	tickets, err := s.Dispatch(ctx, aviary.PriorityInteractive, 1)
+	tickets, err := handOver(ctx, s, aviary.PriorityInteractive, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +177,7 @@ func TestPostgresLockedForTooLong(t *testing.T) {
 	job := create(t, s, aviary.Job{ID: "job_1"})
 	release := lockRow(t, holder, job.ID)
 	_, err := s.Cancel(t.Context(), job.ID)
-	if code := aviary.CodeOf(err); code != aviary.CodeInternal || !code.Retryable() || !strings.Contains(err.Error(), "busy") {
+	if code := aviary.CodeOf(err); code != aviary.CodeStoreUnavailable || !code.Retryable() || !strings.Contains(err.Error(), "busy") {
 		t.Errorf("a write while another holds the row: %v", err)
 	}
 	if _, err := s.Job(t.Context(), job.ID); err != nil {
@@ -218,7 +216,7 @@ func TestPostgresFrozenProcess(t *testing.T) {
 	for n := range 6 {
 		jobs = append(jobs, create(t, s, aviary.Job{ID: fmt.Sprint("job_", n)}))
 	}
-	tickets, err := s.Dispatch(ctx, aviary.PriorityInteractive, 4)
+	tickets, err := handOver(ctx, s, aviary.PriorityInteractive, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +232,14 @@ func TestPostgresFrozenProcess(t *testing.T) {
 	for _, n := range []int{0, 2, 4} { // one that is delayed, one that is silent, one that waits
 		defer lockRow(t, s, jobs[n].ID)()
 	}
-	list, err := impatient.Dispatch(ctx, aviary.PriorityInteractive, 9)
+	var ids []string
+	for _, job := range jobs {
+		ids = append(ids, job.ID)
+	}
+	if _, err := impatient.Waiting(ctx, aviary.PriorityInteractive, 9); err != nil { // which ripens what is not locked
+		t.Errorf("what waits: %v", err)
+	}
+	list, err := impatient.Dispatch(ctx, ids)
 	if err != nil || len(list) != 2 || list[0].JobID != "job_1" || list[1].JobID != "job_5" {
 		t.Errorf("handed over: %v, %v", list, err)
 	}
@@ -274,9 +279,9 @@ func TestPostgresFailures(t *testing.T) {
 	}{
 		{mostTries - 1, "40P01", "", ""}, // a deadlock is tried again
 		{mostTries - 1, "40001", "", ""},
-		{mostTries, "40P01", aviary.CodeInternal, "busy"}, // but not for ever
-		{1, "53100", aviary.CodeStorageFull, "no room"},   // what cannot pass is not
-		{1, "57014", aviary.CodeInternal, "busy"},
+		{mostTries, "40P01", aviary.CodeStoreUnavailable, "busy"}, // but not for ever
+		{1, "53100", aviary.CodeStorageFull, "no room"},           // what cannot pass is not
+		{1, "57014", aviary.CodeStoreUnavailable, "busy"},
 		{1, "XX000", aviary.CodeInternal, "The store failed"},
 		{1, "23505", aviary.CodeInternal, "The store failed"}, // not about the id
 	} {
@@ -336,133 +341,5 @@ func useAllConnections(t *testing.T, s *sqlStore) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// Accepts go side by side far from the limit and take turns near it; in between, where some do the one and some the other, the limit holds too.
-func TestPostgresLimits(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		limits func(atOnce int) aviary.QueueLimits
-		before func(atOnce int) int // jobs of 1 s that wait already
-		accept func(atOnce int) int
-	}{
-		"jobs": {
-			limits: func(atOnce int) aviary.QueueLimits { return aviary.QueueLimits{Jobs: 1000 + atOnce} },
-			before: func(int) int { return 990 }, // ten more, and room is left for no more than all connections
-			accept: func(atOnce int) int { return 10 + atOnce },
-		},
-		"audio": {
-			limits: func(atOnce int) aviary.QueueLimits {
-				return aviary.QueueLimits{Audio: time.Duration(8*atOnce) * time.Second}
-			},
-			before: func(atOnce int) int { return 7*atOnce - 10 },
-			accept: func(atOnce int) int { return 10 + atOnce },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			one := openPostgresTest(t, Options{LockWait: time.Minute})
-			two := reopenTest(t, urlOf(t, one), Options{LockWait: time.Minute, volatile: true})
-			var atOnce int
-			if err := one.read.QueryRowContext(t.Context(), "SELECT CAST(current_setting('max_connections') AS INTEGER)").Scan(&atOnce); err != nil {
-				t.Fatal(err)
-			}
-			fill(t, one, c.before(atOnce))
-			var accepted, refused atomic.Int64
-			var wg sync.WaitGroup
-			for g := range 12 {
-				wg.Go(func() {
-					s := []*sqlStore{one, two}[g%2]
-					for n := 0; refused.Load() < 24; n++ {
-						job := aviary.Job{ID: fmt.Sprintf("new_%d_%d", g, n), Audio: aviary.Audio{Duration: time.Second}}
-						switch _, err := s.CreateJob(t.Context(), job, c.limits(atOnce)); {
-						case err == nil:
-							accepted.Add(1)
-						case aviary.CodeOf(err) == aviary.CodeQueueFull:
-							refused.Add(1)
-						default:
-							t.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			if got, want := accepted.Load(), int64(c.accept(atOnce)); got != want {
-				t.Errorf("%d jobs were accepted, want %d", got, want)
-			}
-		})
-	}
-}
-
-func TestRoomFor(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		waiting aviary.Amount
-		audio   time.Duration
-		limits  aviary.QueueLimits
-		want    bool
-	}{
-		"room for all":          {aviary.Amount{Jobs: 90}, time.Hour, aviary.QueueLimits{Jobs: 190}, true},
-		"room for all but one":  {aviary.Amount{Jobs: 91}, time.Hour, aviary.QueueLimits{Jobs: 190}, false},
-		"a small limit":         {aviary.Amount{}, 0, aviary.QueueLimits{Jobs: 99}, false},
-		"a reserve":             {aviary.Amount{Audio: 700 * time.Hour}, time.Hour, aviary.QueueLimits{Audio: 800 * time.Hour}, true},
-		"a reserve in use":      {aviary.Amount{Audio: 700*time.Hour + 1}, 0, aviary.QueueLimits{Audio: 800 * time.Hour}, false},
-		"more than its share":   {aviary.Amount{}, time.Hour + 1, aviary.QueueLimits{Audio: 800 * time.Hour}, false},
-		"jobs but not audio":    {aviary.Amount{}, time.Hour + 1, aviary.QueueLimits{Jobs: 1000, Audio: 800 * time.Hour}, false},
-		"the largest of limits": {aviary.Amount{}, time.Hour, aviary.QueueLimits{Jobs: 1<<63 - 1, Audio: 1<<63 - 1}, true},
-	} {
-		if got := roomFor(100, c.waiting, c.audio, c.limits); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-// When every shard of a counter is being written, the next transaction waits, and is counted.
-func TestPostgresCountersInUse(t *testing.T) {
-	t.Parallel()
-	s := openPostgresTest(t, Options{})
-	ctx := t.Context()
-	used := func() (shards int) {
-		t.Helper()
-		if err := s.read.QueryRowContext(ctx, "SELECT count(*) FROM counters WHERE jobs <> 0").Scan(&shards); err != nil {
-			t.Fatal(err)
-		}
-		return shards
-	}
-	tx, err := s.write.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM counters WHERE shard < 15 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
-	create(t, s, aviary.Job{ID: "job_1"}) // on the one that is free, without waiting
-	if n := used(); n != 1 {
-		t.Errorf("one job is counted on %d shards", n)
-	}
-	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM counters FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
-	second := make(chan error)
-	go func() {
-		_, err := s.CreateJob(ctx, aviary.Job{ID: "job_2"}, aviary.QueueLimits{})
-		second <- err
-	}()
-	waiting := "SELECT count(*) FROM pg_stat_activity WHERE application_name = current_schema() AND wait_event_type = 'Lock'"
-	for n := 0; n == 0; time.Sleep(time.Millisecond) {
-		if err := s.read.QueryRowContext(ctx, waiting).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-second; err != nil {
-		t.Fatal(err)
-	}
-	if b, err := s.Backlog(ctx); err != nil || b.States[aviary.StateQueued] != 2 {
-		t.Errorf("%+v, %v", b, err)
 	}
 }

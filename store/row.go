@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -10,7 +11,7 @@ import (
 )
 
 // jobColumns are what scanJob reads, in its order.
-const jobColumns = `id, state, phase, name, attention_mode, priority, labels,
+const jobColumns = `id, tenant, request_key, request_hash, audio_gone, state, phase, name, attention_mode, priority, labels,
 	container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key, audio_key, audio_warnings, channel, version, progress_us,
 	attempt, generation, fails, lost, max_attempts, worker, device, cancel_requested, attention, problem,
 	created_at, started_at, finished_at, not_before, lease_until`
@@ -20,7 +21,8 @@ type scanner interface{ Scan(into ...any) error }
 
 func scanJob(row scanner) (aviary.Job, error) {
 	var j aviary.Job
-	err := row.Scan(&j.ID, &j.State, &j.Phase, &j.Options.Name, &j.Options.Attention, &j.Options.Priority, fromJSON{&j.Options.Labels},
+	var requestKey sql.NullString
+	err := row.Scan(&j.ID, &j.Tenant, &requestKey, &j.RequestHash, &j.AudioGone, &j.State, &j.Phase, &j.Options.Name, &j.Options.Attention, &j.Options.Priority, fromJSON{&j.Options.Labels},
 		&j.Audio.Container, &j.Audio.Codec, &j.Audio.SampleRate, &j.Audio.Channels, fromMicros{&j.Audio.Duration},
 		&j.Audio.Bytes, &j.Audio.SHA256, &j.BlobKey, &j.AudioKey,
 		fromJSON{&j.Audio.Warnings}, &j.Options.Channel, &j.Version, fromMicros{&j.Progress},
@@ -30,6 +32,7 @@ func scanJob(row scanner) (aviary.Job, error) {
 	if err != nil {
 		return aviary.Job{}, err
 	}
+	j.RequestKey = requestKey.String
 	return j, nil
 }
 

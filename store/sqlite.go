@@ -23,6 +23,11 @@ var sqliteDialect = dialect{
 	folder: "sqlite", goose: goose.DialectSQLite3, classify: classifySQLite,
 	adapt:    func(query string) string { return strings.ReplaceAll(query, " FOR UPDATE SKIP LOCKED", "") },
 	snapshot: sql.TxOptions{ReadOnly: true}, // every transaction reads one
+	candidatesSQL: tenantsSQL + `
+SELECT j.id, j.tenant, j.audio_us FROM tenants AS t JOIN jobs AS j ON j.seq IN (
+	SELECT seq FROM jobs INDEXED BY jobs_ready WHERE tenant = t.tenant AND ` + readySQL + `
+	ORDER BY created_at, seq LIMIT $2)
+ORDER BY j.tenant, j.created_at, j.seq`,
 }
 
 // sqliteReaders is how many reads may run beside the one write. In WAL mode neither waits for the other.
@@ -46,7 +51,7 @@ func openSQLite(ctx context.Context, rest string, o Options) (aviary.Store, erro
 	reader.SetMaxOpenConns(sqliteReaders)
 	reader.SetMaxIdleConns(sqliteReaders)
 	write, err1 := newPool(ctx, writer, sqliteDialect.adapt, writing...)
-	read, err2 := newPool(ctx, reader, sqliteDialect.adapt, reading...)
+	read, err2 := newPool(ctx, reader, sqliteDialect.adapt, append(reading, sqliteDialect.candidatesSQL)...)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database %s: %w", path, explainSQLite(err)), reader.Close(), writer.Close())
 	}
@@ -132,15 +137,14 @@ func classifySQLite(op string, err error) error {
 	if !errors.As(err, &e) {
 		return aviary.WrapError(aviary.CodeInternal, op, err, "The store failed.")
 	}
-	switch {
-	case e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE && strings.Contains(e.Error(), "jobs.id"):
+	if e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE && strings.Contains(e.Error(), "jobs.id") {
 		return taken(op, err)
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return aviary.WrapError(aviary.CodeStorageFull, op, err, "The server has no room for this.")
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return aviary.WrapError(aviary.CodeInternal, op, err, "The store is busy.")
+		return aviary.WrapError(aviary.CodeStoreUnavailable, op, err, "The store is busy.")
 	}
 	if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // the shared memory file of the WAL could not grow
 		return aviary.WrapError(aviary.CodeStorageFull, op, err, "The server has no room for this.")

@@ -3,20 +3,15 @@ package store
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
 	"github.com/aviary-asr/aviary"
-	"github.com/aviary-asr/aviary/migrations"
 )
 
 func TestOpenURL(t *testing.T) {
@@ -85,34 +80,16 @@ func TestConnections(t *testing.T) {
 // A job that an older version accepted runs under the newer one.
 func TestJobsOutliveMigrations(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "old.db")
-	old, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := fs.Sub(migrations.Files, "sqlite")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, old, files, goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.UpTo(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	_, err = old.ExecContext(t.Context(), `INSERT INTO jobs (id, state, priority, max_attempts, created_at, name, attention_mode, labels,
+	url := durable.New(t)
+	migrateTo(t, "sqlite", url, 1, `INSERT INTO jobs (id, state, priority, max_attempts, created_at, name, attention_mode, labels,
 		container, codec, sample_rate, channels, audio_us, audio_bytes, audio_sha256, blob_key)
 		VALUES ('job_1', 'queued', 'bulk', 3, 1, 'a.wav', '', NULL, 'wav', 'pcm_s16le', 8000, 1, 1000000, 16044, 'ab', 'job_1')`)
-	if err := errors.Join(err, old.Close()); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(t.Context(), "sqlite:"+path, Options{})
+	s, err := Open(t.Context(), url, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	tickets, err := s.Dispatch(t.Context(), aviary.PriorityBulk, 10)
+	tickets, err := handOver(t.Context(), s, aviary.PriorityBulk, 10)
 	if err != nil || len(tickets) != 1 {
 		t.Fatalf("%v, %v", tickets, err)
 	}
@@ -196,7 +173,7 @@ func TestLockedForTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Cancel(t.Context(), job.ID)
-	if code := aviary.CodeOf(err); code != aviary.CodeInternal || !code.Retryable() {
+	if code := aviary.CodeOf(err); code != aviary.CodeStoreUnavailable || !code.Retryable() {
 		t.Errorf("a write while another process writes: %v", err)
 	}
 	if _, err := s.Job(t.Context(), job.ID); err != nil {
@@ -230,7 +207,7 @@ func TestFullDisk(t *testing.T) {
 	var err error
 	for n := 0; err == nil && n < 1000; n++ {
 		id := fmt.Sprint("job_", n)
-		if _, err = s.CreateJob(t.Context(), aviary.Job{ID: id, BlobKey: strings.Repeat("x", 500)}, aviary.QueueLimits{}); err == nil {
+		if _, err = s.CreateJob(t.Context(), aviary.Job{ID: id, Options: aviary.Options{Name: strings.Repeat("x", 500)}}, aviary.QueueLimits{}); err == nil {
 			accepted = append(accepted, id)
 		}
 	}
@@ -254,7 +231,7 @@ func TestExpireOverwrites(t *testing.T) {
 	}
 	secret := "words that nobody should find again"
 	job := create(t, s, aviary.Job{ID: "job_1"})
-	tickets, err := s.Dispatch(t.Context(), aviary.PriorityInteractive, 1)
+	tickets, err := handOver(t.Context(), s, aviary.PriorityInteractive, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +271,7 @@ func TestReaperLooksAgain(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{volatile: true})
 	job := create(t, s, aviary.Job{ID: "job_1"})
-	tickets, err := s.Dispatch(t.Context(), aviary.PriorityInteractive, 1)
+	tickets, err := handOver(t.Context(), s, aviary.PriorityInteractive, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +291,7 @@ func TestReaperLooksAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := reap(t.Context(), tx, c.now, aviary.AttemptRef{JobID: job.ID, Attempt: c.attempt}, 0)
+		state, err := reap(t.Context(), tx, c.now, aviary.AttemptRef{JobID: job.ID, Attempt: c.attempt}, c.now.UnixMicro(), 0, lossOfLease)
 		if err != nil || state != c.want {
 			t.Errorf("%s: the job became %q, %v, want %q", name, state, err, c.want)
 		}

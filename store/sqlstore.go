@@ -22,6 +22,8 @@ type dialect struct {
 	classify func(op string, err error) error // gives a driver's error a code
 	adapt    func(query string) string
 
+	candidatesSQL string // $1 class, $2 how many of each tenant: see Waiting
+
 	// lockSchema keeps other processes from migrating until unlock. Nil where the transactions of the migrations do so by themselves.
 	lockSchema func(ctx context.Context, db *sql.DB) (unlock func(), err error)
 
@@ -33,7 +35,8 @@ type dialect struct {
 
 	clockSQL    string        // reads the time, when the store has no clock of its own
 	holdSQL     string        // $1 id: nobody else writes the job until the transaction ends
-	accepting   *acceptSQL    // how accepts keep within limits
+	accepting   *acceptSQL    // how accepts keep within the limits of all
+	acceptingOf *acceptSQL    // $1 tenant: how they keep within the limits of their tenant
 	snapshot    sql.TxOptions // of a transaction whose reads have to fit together
 	longestCall time.Duration // a call that takes longer is given up; zero is no limit
 }
@@ -47,9 +50,9 @@ const (
 	remedyReconnect        // another connection: this one is broken, as all of the pool may be
 )
 
-// acceptSQL are statements that lock the limits of the queue until the transaction ends.
+// acceptSQL are statements that lock limits until the transaction ends.
 type acceptSQL struct {
-	beside string // others that do the same; reads what waitingSQL does
+	beside string // others that do the same; reads what waitingSQL or tenantOpenSQL does
 	alone  string
 }
 
@@ -64,10 +67,10 @@ var _ aviary.Store = (*sqlStore)(nil)
 
 // writing and reading are the statements that run often enough to be prepared. Pages of lists are put together anew each time.
 var (
-	writing = []string{insertJobSQL, waitingSQL, jobSQL, cancelQueuedSQL, requestCancelSQL, retrySQL, expireSQL, purgeSQL, existsSQL,
-		ripenSQL, dispatchSQL, undispatchSQL, undispatchAllSQL, lapsedSQL, claimSQL, openAttemptSQL, heartbeatSQL, succeedSQL, insertTranscriptSQL,
-		cancelRunningSQL, requeueSQL, failSQL, endAttemptSQL}
-	reading = []string{jobSQL, existsSQL, transcriptSQL, attemptsSQL, positionSQL, countersSQL, oldestSQL, placeSQL, headSQL, tailSQL,
+	writing = []string{insertJobSQL, waitingSQL, tenantOpenSQL, requestTakenSQL, jobSQL, cancelQueuedSQL, requestCancelSQL, retrySQL, expireSQL, purgeSQL, existsSQL,
+		leadSQL, resignSQL, ripenSQL, undispatchSQL, undispatchAllSQL, lapsedSQL, overdueSQL, heldSQL, claimSQL, openAttemptSQL, heartbeatSQL,
+		succeedSQL, recordedSQL, insertTranscriptSQL, cancelRunningSQL, requeueSQL, lostSQL, failSQL, endAttemptSQL, oldSQL, dropAudioSQL, buryingSQL}
+	reading = []string{jobSQL, requestedSQL, ripeSQL, processedSQL, existsSQL, transcriptSQL, attemptsSQL, positionSQL, countersSQL, oldestSQL, placeSQL, headSQL, tailSQL,
 		dispatchedSQL, strandedSQL}
 )
 
@@ -129,6 +132,9 @@ func (s *sqlStore) try(ctx context.Context, op string, do func(ctx context.Conte
 		if err == nil || s.again == nil {
 			return s.fail(op, err)
 		}
+		if committing && s.again(err, true) == remedyNone {
+			return s.doubt(op, err)
+		}
 		switch cure := s.again(err, committing); {
 		case cure == remedyReconnect && pooled > 0:
 			pooled--
@@ -167,6 +173,15 @@ func (s *sqlStore) hold(ctx context.Context, tx *txn, id string) error {
 	return err
 }
 
+// doubt is fail for a commit. An answer that was lost leaves open what became of it, and must not look like one that says that nothing was changed.
+func (s *sqlStore) doubt(op string, err error) error {
+	failed := s.fail(op, err)
+	if aviary.CodeOf(failed) != aviary.CodeStoreUnavailable {
+		return failed
+	}
+	return aviary.WrapError(aviary.CodeInternal, op, failed, "The store did not say whether this was done.")
+}
+
 // fail names the operation and, where the database said why, the kind of failure.
 func (s *sqlStore) fail(op string, err error) error {
 	var known *aviary.Error
@@ -175,7 +190,7 @@ func (s *sqlStore) fail(op string, err error) error {
 		return nil
 	case errors.As(err, &known):
 		return err
-	case errors.Is(err, aviary.ErrStale), errors.Is(err, aviary.ErrNotClaimable), errors.Is(err, errCrowded),
+	case errors.Is(err, aviary.ErrStale), errors.Is(err, aviary.ErrNotClaimable), errors.Is(err, aviary.ErrRequestKeyTaken), errors.As(err, new(crowded)),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", op, err)
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aviary-asr/aviary"
 )
@@ -23,6 +25,8 @@ func RunBlobs(t *testing.T, open func(t testing.TB) aviary.Blobs) {
 		"a key is taken once":    testBlobTaken,
 		"delete":                 testBlobDelete,
 		"names":                  testBlobNames,
+		"a list in pages":        testBlobList,
+		"a list while it moves":  testBlobListMoves,
 		"many at once":           testBlobsAtOnce,
 		"room":                   testBlobRoom,
 		"an ended context":       testBlobEndedContext,
@@ -193,6 +197,79 @@ func testBlobNames(t *testing.T, b aviary.Blobs) {
 	}
 }
 
+// pages lists all keys, in pages of a size, and holds each page to its size.
+func pages(t testing.TB, b aviary.Blobs, size int) []string {
+	t.Helper()
+	var keys []string
+	for after := ""; ; after = keys[len(keys)-1] {
+		page := got(b.List(t.Context(), after, size))(t)
+		for _, info := range page {
+			keys = append(keys, info.Key)
+		}
+		if len(page) > size {
+			t.Fatalf("a page of at most %d has %d blobs", size, len(page))
+		}
+		if len(page) < size {
+			return keys
+		}
+	}
+}
+
+// Whatever the pages, every committed blob is listed once, in one order, with its time; what is staged or deleted is not.
+func testBlobList(t *testing.T, b aviary.Blobs) {
+	same(t, "an empty list", len(pages(t, b, 10)), 0)
+	before := time.Now().Add(-time.Minute) // the clock of the blobs may differ a little, or be coarse
+	staged := stage(t, b, []byte("audio"))
+	defer staged.Discard() //nolint:errcheck // the test is over
+	want := []string{"A-b_c.9", "staging"}
+	for n := range 60 {
+		want = append(want, fmt.Sprintf("job_%02d", n))
+	}
+	for _, key := range want {
+		commit(t, b, key, []byte(key))
+	}
+	if err := b.Delete(t.Context(), want[10]); err != nil {
+		t.Fatal(err)
+	}
+	want = slices.Delete(want, 10, 11)
+	all := pages(t, b, len(want)+1)
+	same(t, "all keys", slices.Sorted(slices.Values(all)), slices.Sorted(slices.Values(want)))
+	for _, size := range []int{1, 2, 7, len(want) - 1, len(want)} {
+		same(t, fmt.Sprintf("keys in pages of %d", size), pages(t, b, size), all)
+	}
+	for _, info := range got(b.List(t.Context(), "", len(want)))(t) {
+		if info.Modified.Before(before) || info.Modified.After(time.Now().Add(time.Minute)) {
+			t.Errorf("%s was written at %v, it says; now is %v", info.Key, info.Modified, time.Now())
+		}
+	}
+	for _, key := range []string{"a/b", "..", ".hidden"} {
+		same(t, "a list from after "+key, kind(second(b.List(t.Context(), key, 1))), string(aviary.CodeMalformedRequest))
+	}
+}
+
+// Who deletes what a page lists finds the next page where it was, from the key that is no more.
+func testBlobListMoves(t *testing.T, b aviary.Blobs) {
+	for n := range 20 {
+		commit(t, b, fmt.Sprintf("job_%02d", n), []byte("audio"))
+	}
+	all := pages(t, b, 100)
+	var seen []string
+	for after := ""; ; after = seen[len(seen)-1] {
+		page := got(b.List(t.Context(), after, 3))(t)
+		if len(page) == 0 {
+			break
+		}
+		for _, info := range page {
+			seen = append(seen, info.Key)
+			if err := b.Delete(t.Context(), info.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	same(t, "keys", seen, all)
+	same(t, "what is left", len(pages(t, b, 100)), 0)
+}
+
 func testBlobsAtOnce(t *testing.T, b aviary.Blobs) {
 	var wg sync.WaitGroup
 	for n := range 16 {
@@ -231,7 +308,7 @@ func testBlobEndedContext(t *testing.T, b aviary.Blobs) {
 	ctx := ended(t)
 	for what, err := range map[string]error{
 		"stage": second(b.Stage(ctx)), "commit": staged.Commit(ctx, "job_2"), "open": second(b.Open(ctx, "job_1")),
-		"delete": b.Delete(ctx, "job_1"), "room": second(b.FreeBytes(ctx)),
+		"delete": b.Delete(ctx, "job_1"), "room": second(b.FreeBytes(ctx)), "list": second(b.List(ctx, "", 10)),
 	} {
 		same(t, what, kind(err), string(aviary.CodeCanceled))
 	}

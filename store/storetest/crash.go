@@ -31,8 +31,7 @@ func playVictim(b Backend, url string) {
 	for w := range victimWriters {
 		wg.Go(func() {
 			for n := 0; ; n++ {
-				job := draft(n, bulk)
-				job.ID = fmt.Sprintf("job_%d_%d_%d", os.Getpid(), w, n)
+				job := named(draft(n, bulk), fmt.Sprintf("job_%d_%d_%d", os.Getpid(), w, n))
 				_, err := s.CreateJob(context.Background(), job, aviary.QueueLimits{})
 				if err == nil && n%3 == 2 {
 					_, err = liveALittle(context.Background(), s)
@@ -52,7 +51,7 @@ func playVictim(b Backend, url string) {
 
 // liveALittle takes some job through an attempt, and returns its id if it has succeeded by that.
 func liveALittle(ctx context.Context, s aviary.Store) (succeeded string, err error) {
-	tickets, err := s.Dispatch(ctx, bulk, 1)
+	tickets, err := handOver(ctx, s, bulk, 1)
 	if err != nil || len(tickets) == 0 {
 		return "", err
 	}
@@ -208,8 +207,7 @@ func RunServerCrash(t *testing.T, b Backend, url string, crash func(t testing.TB
 
 // write makes a job, and takes some job through an attempt now and then. Its error is one that should not be.
 func (l *ledger) write(ctx context.Context, s aviary.Store, writer, n int) error {
-	job := draft(n, bulk)
-	job.ID = fmt.Sprintf("job_%d_%d", writer, n)
+	job := named(draft(n, bulk), fmt.Sprintf("job_%d_%d", writer, n))
 	_, err := s.CreateJob(ctx, job, aviary.QueueLimits{})
 	if err == nil {
 		l.note(func() { l.acknowledged[job.ID] = true })
@@ -223,7 +221,7 @@ func (l *ledger) write(ctx context.Context, s aviary.Store, writer, n int) error
 	switch code := aviary.CodeOf(err); {
 	case err == nil:
 		return nil
-	case code != aviary.CodeInternal || errors.Is(err, context.DeadlineExceeded):
+	case code != aviary.CodeInternal && code != aviary.CodeStoreUnavailable || errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
 	l.note(func() { l.refused++ })

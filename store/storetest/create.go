@@ -17,6 +17,7 @@ func testCreate(t *testing.T, b Backend) {
 		ctx := t.Context()
 		f := fresh(t, b)
 		want := draft(7, bulk)
+		want.Tenant, want.RequestKey, want.RequestHash = "Büro 7", "Ä/1", "00ff"
 		want.Options.Labels = map[string]string{"Projekt": "Ä/ö \"x\"", "empty": ""}
 		want.Audio.Duration = 3600*time.Second + 1001*time.Microsecond
 		created := got(f.CreateJob(ctx, want, aviary.QueueLimits{}))(t)
@@ -30,6 +31,7 @@ func testCreate(t *testing.T, b Backend) {
 		ctx := t.Context()
 		f := fresh(t, b)
 		created := got(f.CreateJob(ctx, aviary.Job{ID: "job_x"}, aviary.QueueLimits{}))(t)
+		same(t, "tenant", created.Tenant, aviary.DefaultTenant)
 		same(t, "priority", created.Options.Priority, interactive)
 		same(t, "attempts allowed", created.MaxAttempts, aviary.DefaultMaxAttempts)
 	})
@@ -67,8 +69,7 @@ func testTexts(t *testing.T, b Backend) {
 		"a longer key":     {aviary.Options{Labels: map[string]string{long + "x": ""}}, "option_invalid"},
 		"a longer value":   {aviary.Options{Labels: map[string]string{"x": long + "x"}}, "option_invalid"},
 	} {
-		job := draft(1, bulk)
-		job.ID = "job_" + strings.ReplaceAll(name, " ", "_")
+		job := named(draft(1, bulk), "job_"+strings.ReplaceAll(name, " ", "_"))
 		c.options.Priority = bulk
 		job.Options = c.options
 		_, err := f.CreateJob(t.Context(), job, aviary.QueueLimits{})
@@ -173,7 +174,21 @@ func testEndedContext(t *testing.T, b Backend) {
 	}
 	every["Jobs"] = func(ctx context.Context) error { return second(f.Jobs(ctx, aviary.JobQuery{Limit: 1})) }
 	every["Backlog"] = func(ctx context.Context) error { return second(f.Backlog(ctx)) }
-	every["Dispatch"] = func(ctx context.Context) error { return second(f.Dispatch(ctx, bulk, 1)) }
+	every["Dispatch"] = func(ctx context.Context) error { return second(f.Dispatch(ctx, []string{job.ID})) }
+	every["Waiting"] = func(ctx context.Context) error { return second(f.Waiting(ctx, bulk, 1)) }
+	every["Lead"] = func(ctx context.Context) error { return second(f.Lead(ctx, "a", time.Minute)) }
+	every["Resign"] = func(ctx context.Context) error { return f.Resign(ctx, "a") }
+	every["Processed"] = func(ctx context.Context) error { return second(f.Processed(ctx)) }
+	every["Requested"] = func(ctx context.Context) error { return second(f.Requested(ctx, "a", "b")) }
+	every["TakeOver"] = func(ctx context.Context) error {
+		return second(f.TakeOver(ctx, aviary.Claim{Worker: "v", Node: claim.Node, Device: claim.Device}))
+	}
+	every["ReapOverdue"] = func(ctx context.Context) error { return second(f.ReapOverdue(ctx, -2*runLimit, 1)) }
+	every["ExpireOld"] = func(ctx context.Context) error { return second(f.ExpireOld(ctx, 0, 1)) }
+	every["DropAudio"] = func(ctx context.Context) error { return second(f.DropAudio(ctx, 0, 1)) }
+	every["DropTombstones"] = func(ctx context.Context) error { return second(f.DropTombstones(ctx, 0, 1)) }
+	every["Unwanted"] = func(ctx context.Context) error { return second(f.Unwanted(ctx, []string{job.ID})) }
+	every["Recount"] = func(ctx context.Context) error { return second(f.Recount(ctx)) }
 	every["ReapLost"] = func(ctx context.Context) error { return second(f.ReapLost(ctx, 1)) }
 	for name, call := range every {
 		if err := call(over); !errors.Is(err, context.Canceled) {

@@ -45,11 +45,11 @@ func testDispatchOrder(t *testing.T, f *fixture) {
 			f.clock.Advance(time.Second)
 		}
 	}
-	same(t, "the first bulk jobs", got(f.Dispatch(ctx, bulk, 4))(t), tickets(b[:4]...))
-	same(t, "the other bulk jobs", got(f.Dispatch(ctx, bulk, 4))(t), tickets(b[4:]...))
-	same(t, "no bulk job", len(got(f.Dispatch(ctx, bulk, 4))(t)), 0)
-	same(t, "no interactive job, by limit", len(got(f.Dispatch(ctx, interactive, 0))(t)), 0)
-	same(t, "interactive jobs", got(f.Dispatch(ctx, interactive, 99))(t), tickets(i...))
+	same(t, "the first bulk jobs", got(handOver(ctx, f.Store, bulk, 4))(t), tickets(b[:4]...))
+	same(t, "the other bulk jobs", got(handOver(ctx, f.Store, bulk, 4))(t), tickets(b[4:]...))
+	same(t, "no bulk job", len(got(handOver(ctx, f.Store, bulk, 4))(t)), 0)
+	same(t, "no interactive job, by limit", len(got(handOver(ctx, f.Store, interactive, 0))(t)), 0)
+	same(t, "interactive jobs", got(handOver(ctx, f.Store, interactive, 99))(t), tickets(i...))
 	same(t, "tickets out", got(f.Dispatched(ctx, bulk))(t), 6)
 }
 
@@ -61,9 +61,14 @@ func testDispatchDelayed(t *testing.T, f *fixture) {
 	f.must(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Delay: time.Minute}))
 	third := f.create(bulk)
 	second = f.job(second.ID)
-	same(t, "while the first is delayed", got(f.Dispatch(ctx, bulk, 1))(t), tickets(second))
-	f.clock.Advance(time.Minute)
-	same(t, "the first before the third", got(f.Dispatch(ctx, bulk, 9))(t), tickets(at(first, 1), third))
+	same(t, "while the first is delayed", got(handOver(ctx, f.Store, bulk, 1))(t), tickets(second))
+	f.clock.Advance(time.Minute - time.Microsecond)
+	same(t, "the first by its id, too early", len(got(f.Dispatch(ctx, []string{first.ID}))(t)), 0)
+	f.clock.Advance(time.Microsecond)
+	ticket := got(f.Dispatch(ctx, []string{first.ID}))(t)
+	same(t, "the first by its id, without a look at what waits", ticket, tickets(at(first, 1)))
+	f.must(f.Undispatch(ctx, ticket[0]))
+	same(t, "the first before the third", got(handOver(ctx, f.Store, bulk, 9))(t), tickets(at(first, 2), third))
 }
 
 func testUndispatch(t *testing.T, f *fixture) {
@@ -72,7 +77,6 @@ func testUndispatch(t *testing.T, f *fixture) {
 	old := f.dispatch(job)
 	f.must(f.Undispatch(ctx, old))
 	f.must(f.Undispatch(ctx, old)) // twice is harmless
-	claim := aviary.Claim{Worker: "w", Device: "cpu", Lease: lease}
 	_, err := f.StartAttempt(ctx, old, claim)
 	same(t, "a claim with it", kind(err), "unclaimable")
 	ticket := f.dispatch(job)
@@ -89,11 +93,11 @@ func testUndispatch(t *testing.T, f *fixture) {
 func testStranded(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	a, b, c := f.create(bulk), f.create(interactive), f.create(bulk)
-	ticketA := got(f.Dispatch(ctx, bulk, 1))(t)
+	ticketA := got(handOver(ctx, f.Store, bulk, 1))(t)
 	f.clock.Advance(time.Second)
-	ticketB := got(f.Dispatch(ctx, interactive, 1))(t)
+	ticketB := got(handOver(ctx, f.Store, interactive, 1))(t)
 	f.clock.Advance(time.Second)
-	ticketC := got(f.Dispatch(ctx, bulk, 1))(t)
+	ticketC := got(handOver(ctx, f.Store, bulk, 1))(t)
 	same(t, "tickets", [][]aviary.Ticket{ticketA, ticketB, ticketC}, [][]aviary.Ticket{tickets(a), tickets(b), tickets(c)})
 	same(t, "none is as old", len(got(f.Stranded(ctx, 2*time.Second+1, 9))(t)), 0)
 	same(t, "one is", got(f.Stranded(ctx, 2*time.Second, 9))(t), ticketA)
@@ -111,8 +115,8 @@ func testWipe(t *testing.T, f *fixture) {
 	same(t, "tickets taken back", got(f.UndispatchAll(ctx))(t), 2)
 	same(t, "once more", got(f.UndispatchAll(ctx))(t), 0)
 	same(t, "the running job", f.job(running.ID), running)
-	same(t, "handed over again", got(f.Dispatch(ctx, bulk, 9))(t), tickets(at(a, 1)))
-	same(t, "handed over again", got(f.Dispatch(ctx, interactive, 9))(t), tickets(at(b, 1)))
+	same(t, "handed over again", got(handOver(ctx, f.Store, bulk, 9))(t), tickets(at(a, 1)))
+	same(t, "handed over again", got(handOver(ctx, f.Store, interactive, 9))(t), tickets(at(b, 1)))
 }
 
 func testQueueAhead(t *testing.T, f *fixture) {

@@ -2,8 +2,7 @@ package storetest
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,14 +13,20 @@ import (
 // Model is aviary.Store in memory and in the plainest code: lists that are walked, counts that are counted anew. It is the meaning of the
 // interface, and the oracle that random operations on a real store are held against. It keeps nothing when the process ends.
 type Model struct {
-	mu   sync.Mutex
-	now  func() time.Time
-	jobs []*modelJob // in the order of creation
+	mu        sync.Mutex
+	now       func() time.Time
+	jobs      []*modelJob // in the order of creation
+	processed aviary.Amount
+	leader    string
+	leadsTill time.Time
 }
 
 type modelJob struct {
 	aviary.Job
 	dispatchedAt time.Time // zero while no ticket is out
+	node         string
+	deadline     time.Time // zero is none
+	expiredAt    time.Time
 	attempts     []aviary.Attempt
 	transcript   *aviary.Transcript
 }
@@ -72,15 +77,25 @@ func (m *Model) attempt(ref aviary.AttemptRef, do func(j *modelJob, now time.Tim
 func (m *Model) CreateJob(_ context.Context, job aviary.Job, limits aviary.QueueLimits) (aviary.Job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var waiting aviary.Amount
+	var waiting, open aviary.Amount
 	for _, j := range m.jobs {
+		if job.RequestKey != "" && j.RequestKey == job.RequestKey && j.Tenant == job.Tenant {
+			return aviary.Job{}, aviary.ErrRequestKeyTaken
+		}
 		if j.State == aviary.StateQueued {
 			waiting.Jobs++
 			waiting.Audio += j.Audio.Duration
 		}
+		if (j.State == aviary.StateQueued || j.State == aviary.StateRunning) && j.Tenant == job.Tenant {
+			open.Jobs++
+			open.Audio += j.Audio.Duration
+		}
 	}
 	if limits.Jobs > 0 && waiting.Jobs+1 > limits.Jobs || limits.Audio > 0 && waiting.Audio+job.Audio.Duration > limits.Audio {
 		return aviary.Job{}, aviary.Errorf(aviary.CodeQueueFull, "model", "")
+	}
+	if limits.TenantJobs > 0 && open.Jobs+1 > limits.TenantJobs || limits.TenantAudio > 0 && open.Audio+job.Audio.Duration > limits.TenantAudio {
+		return aviary.Job{}, aviary.Errorf(aviary.CodeQuotaExceeded, "model", "")
 	}
 	job.State, job.Version, job.CreatedAt = aviary.StateQueued, 1, m.now()
 	m.jobs = append(m.jobs, &modelJob{Job: job})
@@ -90,6 +105,18 @@ func (m *Model) CreateJob(_ context.Context, job aviary.Job, limits aviary.Queue
 // Job implements aviary.Store.
 func (m *Model) Job(_ context.Context, id string) (aviary.Job, error) {
 	return m.with(id, func(*modelJob, time.Time) error { return nil })
+}
+
+// Requested implements aviary.Store.
+func (m *Model) Requested(_ context.Context, tenant, key string) (aviary.Job, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, j := range m.jobs {
+		if key != "" && j.Tenant == tenant && j.RequestKey == key {
+			return j.Job, nil
+		}
+	}
+	return aviary.Job{}, aviary.Errorf(aviary.CodeNotFound, "model", "")
 }
 
 // Jobs implements aviary.Store.
@@ -206,17 +233,25 @@ func (m *Model) Backlog(context.Context) (aviary.Backlog, error) {
 	return b, nil
 }
 
+// Processed implements aviary.Store.
+func (m *Model) Processed(context.Context) (aviary.Amount, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.processed, nil
+}
+
 // finish takes a job to a final state.
 func (j *modelJob) finish(state aviary.State, now time.Time, p *aviary.Problem) {
 	j.State, j.Phase, j.Problem, j.CancelRequested = state, "", p, false
-	j.FinishedAt, j.LeaseUntil, j.NotBefore, j.dispatchedAt = now, time.Time{}, time.Time{}, time.Time{}
+	j.FinishedAt, j.LeaseUntil, j.NotBefore, j.dispatchedAt, j.deadline = now, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	j.Version++
 }
 
 // requeue takes a job to queued.
 func (j *modelJob) requeue(notBefore time.Time) {
-	j.State, j.Phase, j.Problem, j.Progress, j.Worker, j.Device = aviary.StateQueued, "", nil, 0, "", ""
-	j.StartedAt, j.FinishedAt, j.LeaseUntil, j.NotBefore, j.dispatchedAt = time.Time{}, time.Time{}, time.Time{}, notBefore, time.Time{}
+	j.State, j.Phase, j.Problem, j.Progress, j.Worker, j.Device, j.node = aviary.StateQueued, "", nil, 0, "", "", ""
+	j.StartedAt, j.FinishedAt, j.LeaseUntil, j.deadline = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	j.NotBefore, j.dispatchedAt = notBefore, time.Time{}
 	j.Version++
 }
 
@@ -247,6 +282,9 @@ func (m *Model) Retry(_ context.Context, id string) (aviary.Job, error) {
 	return m.with(id, func(j *modelJob, _ time.Time) error {
 		switch j.State {
 		case aviary.StateFailed, aviary.StateCanceled:
+			if j.AudioGone {
+				return aviary.Errorf(aviary.CodeJobExpired, "model", "")
+			}
 			j.MaxAttempts++
 			j.requeue(time.Time{})
 			return nil
@@ -270,11 +308,7 @@ func (m *Model) Expire(_ context.Context, id string, force bool) (was aviary.Job
 		case j.State == aviary.StateRunning:
 			j.end(aviary.OutcomeCanceled, now, nil)
 		}
-		if !j.FinishedAt.IsZero() {
-			now = j.FinishedAt
-		}
-		j.finish(aviary.StateExpired, now, j.Problem)
-		j.transcript = nil
+		j.expire(now)
 		return nil
 	})
 	if err != nil {
@@ -283,14 +317,45 @@ func (m *Model) Expire(_ context.Context, id string, force bool) (was aviary.Job
 	return was, nil
 }
 
-// Dispatch implements aviary.Dispatching.
-func (m *Model) Dispatch(_ context.Context, class aviary.Priority, limit int) ([]aviary.Ticket, error) {
+// expire makes a tombstone of a job.
+func (j *modelJob) expire(now time.Time) {
+	finished := j.FinishedAt
+	if finished.IsZero() {
+		finished = now
+	}
+	j.finish(aviary.StateExpired, finished, j.Problem)
+	j.transcript, j.AudioGone, j.expiredAt = nil, true, now
+}
+
+func (j *modelJob) ready(now time.Time) bool {
+	return j.State == aviary.StateQueued && j.dispatchedAt.IsZero() && !j.NotBefore.After(now)
+}
+
+// Waiting implements aviary.Dispatching.
+func (m *Model) Waiting(_ context.Context, class aviary.Priority, perTenant int) ([]aviary.Candidate, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, list := m.now(), []aviary.Ticket{}
+	byTenant := map[string][]aviary.Candidate{}
 	for _, j := range m.jobs {
-		if len(list) < limit && j.State == aviary.StateQueued && j.Options.Priority == class && j.dispatchedAt.IsZero() && !j.NotBefore.After(now) {
-			j.NotBefore, j.dispatchedAt = time.Time{}, now
+		if j.Options.Priority == class && j.ready(m.now()) && len(byTenant[j.Tenant]) < perTenant {
+			byTenant[j.Tenant] = append(byTenant[j.Tenant], aviary.Candidate{JobID: j.ID, Tenant: j.Tenant, Audio: j.Audio.Duration})
+		}
+	}
+	var list []aviary.Candidate
+	for _, tenant := range slices.Sorted(maps.Keys(byTenant)) {
+		list = append(list, byTenant[tenant]...)
+	}
+	return list, nil
+}
+
+// Dispatch implements aviary.Dispatching.
+func (m *Model) Dispatch(_ context.Context, ids []string) ([]aviary.Ticket, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []aviary.Ticket
+	for _, id := range ids {
+		if j, err := m.find(id); err == nil && j.ready(m.now()) {
+			j.NotBefore, j.dispatchedAt = time.Time{}, m.now()
 			j.Generation++
 			list = append(list, j.ticket())
 		}
@@ -356,141 +421,4 @@ func (m *Model) UndispatchAll(context.Context) (int, error) {
 		}
 	}
 	return n, nil
-}
-
-var problemLost = &aviary.Problem{Code: aviary.CodeWorkerLost, Title: aviary.CodeWorkerLost.Title(),
-	Detail: "The worker stopped giving signs of life.", Retryable: true}
-
-// ReapLost implements aviary.Dispatching.
-func (m *Model) ReapLost(_ context.Context, limit int) ([]aviary.Reaped, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.now()
-	var silent []*modelJob
-	for _, j := range m.jobs {
-		if j.State == aviary.StateRunning && !j.LeaseUntil.After(now) {
-			silent = append(silent, j)
-		}
-	}
-	slices.SortStableFunc(silent, func(a, b *modelJob) int { return a.LeaseUntil.Compare(b.LeaseUntil) })
-	var list []aviary.Reaped
-	for _, j := range silent[:min(limit, len(silent))] {
-		delay := 5 * time.Second << j.Lost
-		j.Lost++
-		j.end(aviary.OutcomeLost, now, problemLost)
-		switch {
-		case j.CancelRequested:
-			j.finish(aviary.StateCanceled, now, problemCanceled)
-		case j.Lost >= aviary.MaxLost:
-			j.finish(aviary.StateFailed, now, problemLost)
-		default:
-			j.requeue(now.Add(delay))
-		}
-		list = append(list, aviary.Reaped{AttemptRef: aviary.AttemptRef{JobID: j.ID, Attempt: j.Attempt}, State: j.State})
-	}
-	return list, nil
-}
-
-// StartAttempt implements aviary.Attempting.
-func (m *Model) StartAttempt(_ context.Context, t aviary.Ticket, c aviary.Claim) (aviary.Job, error) {
-	return m.with(t.JobID, func(j *modelJob, now time.Time) error {
-		if j.State != aviary.StateQueued || j.dispatchedAt.IsZero() || j.Generation != t.Generation {
-			return aviary.ErrNotClaimable
-		}
-		j.State, j.Phase, j.dispatchedAt = aviary.StateRunning, aviary.PhaseDecoding, time.Time{}
-		j.Attempt++
-		j.Version++
-		j.Worker, j.Device, j.StartedAt, j.LeaseUntil = c.Worker, c.Device, now, now.Add(c.Lease)
-		j.attempts = append(j.attempts, aviary.Attempt{AttemptRef: aviary.AttemptRef{JobID: j.ID, Attempt: j.Attempt},
-			Worker: c.Worker, Device: c.Device, StartedAt: now})
-		return nil
-	})
-}
-
-// Heartbeat implements aviary.Attempting.
-func (m *Model) Heartbeat(_ context.Context, ref aviary.AttemptRef, b aviary.Beat) (cancel bool, err error) {
-	err = m.attempt(ref, func(j *modelJob, now time.Time) error {
-		phase := b.Phase
-		if phase == "" {
-			phase = j.Phase
-		}
-		if phase != j.Phase || b.Progress != j.Progress {
-			j.Version++
-		}
-		j.Phase, j.Progress, j.LeaseUntil = phase, b.Progress, now.Add(b.Lease)
-		cancel = j.CancelRequested
-		return nil
-	})
-	return cancel, err
-}
-
-// FinishAttempt implements aviary.Attempting.
-func (m *Model) FinishAttempt(_ context.Context, ref aviary.AttemptRef, t aviary.Transcript) error {
-	body, err := json.Marshal(t)
-	if err != nil {
-		return aviary.WrapError(aviary.CodeEngineFailed, "model", err, "")
-	}
-	return m.attempt(ref, func(j *modelJob, now time.Time) error {
-		kept := new(aviary.Transcript)
-		if err := json.Unmarshal(body, kept); err != nil {
-			return err
-		}
-		j.transcript, j.Attention, j.Progress = kept, &kept.Engine.Attention, j.Audio.Duration
-		j.end(aviary.OutcomeSucceeded, now, nil)
-		j.finish(aviary.StateSucceeded, now, nil)
-		return nil
-	})
-}
-
-// FailAttempt implements aviary.Attempting.
-func (m *Model) FailAttempt(_ context.Context, ref aviary.AttemptRef, f aviary.Failure) error {
-	if f.Problem == nil {
-		f.Problem = &aviary.Problem{Code: aviary.CodeInternal, Title: aviary.CodeInternal.Title(), Retryable: true}
-	}
-	return m.attempt(ref, func(j *modelJob, now time.Time) error {
-		if f.Charge {
-			j.Fails++
-		}
-		switch {
-		case f.Retry && j.CancelRequested:
-			j.end(aviary.OutcomeCanceled, now, f.Problem)
-			j.finish(aviary.StateCanceled, now, problemCanceled)
-		case f.Retry && (!f.Charge || j.Fails < j.MaxAttempts):
-			var notBefore time.Time
-			if f.Delay > 0 {
-				notBefore = now.Add(f.Delay)
-			}
-			j.end(aviary.OutcomeRetried, now, f.Problem)
-			j.requeue(notBefore)
-		default:
-			j.end(aviary.OutcomeFailed, now, f.Problem)
-			j.finish(aviary.StateFailed, now, f.Problem)
-		}
-		return nil
-	})
-}
-
-// ReleaseAttempt implements aviary.Attempting.
-func (m *Model) ReleaseAttempt(ctx context.Context, ref aviary.AttemptRef) error {
-	err := m.CancelAttempt(ctx, ref)
-	if !errors.Is(err, aviary.ErrStale) {
-		return err
-	}
-	return m.attempt(ref, func(j *modelJob, now time.Time) error {
-		j.end(aviary.OutcomeReleased, now, nil)
-		j.requeue(time.Time{})
-		return nil
-	})
-}
-
-// CancelAttempt implements aviary.Attempting.
-func (m *Model) CancelAttempt(_ context.Context, ref aviary.AttemptRef) error {
-	return m.attempt(ref, func(j *modelJob, now time.Time) error {
-		if !j.CancelRequested {
-			return aviary.ErrStale
-		}
-		j.end(aviary.OutcomeCanceled, now, nil)
-		j.finish(aviary.StateCanceled, now, problemCanceled)
-		return nil
-	})
 }

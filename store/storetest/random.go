@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,13 +37,14 @@ func testRandom(t *testing.T, b Backend) {
 // random drives two stores at once. It remembers tickets and attempts, good and stale, to try them later.
 type random struct {
 	*fixture
-	model   *Model
-	dice    *rand.Rand
-	jobs    []string
-	tickets []aviary.Ticket
-	refs    []aviary.AttemptRef
-	log     []string
-	refused map[string]int
+	model    *Model
+	dice     *rand.Rand
+	jobs     []string
+	tickets  []aviary.Ticket
+	refs     []aviary.AttemptRef
+	requests []string
+	log      []string
+	refused  map[string]int
 }
 
 // pick is one of the newest of a list, so that what is picked has some life in it, or now and then any.
@@ -99,6 +102,17 @@ func (r *random) plain(v any) any {
 			page.Jobs = append(page.Jobs, ripe(j))
 		}
 		return page
+	case []aviary.Job: // in any order
+		list := []aviary.Job{}
+		for _, j := range v {
+			list = append(list, ripe(j))
+		}
+		slices.SortFunc(list, func(a, b aviary.Job) int { return cmp.Compare(a.ID, b.ID) })
+		return list
+	case []aviary.Candidate:
+		return append([]aviary.Candidate{}, v...)
+	case []string:
+		return append([]string{}, v...)
 	case []aviary.Ticket:
 		return append([]aviary.Ticket{}, v...)
 	case []aviary.Reaped:
@@ -120,11 +134,13 @@ func (r *random) step(n int) {
 		r.claim()
 	case d < 80:
 		r.attemptDeed()
-	case d < 92:
+	case d < 89:
 		r.userDeed()
+	case d < 92:
+		r.keeperDeed()
 	case d < 95:
 		r.clock.Advance(time.Duration(r.dice.IntN(90)) * time.Second)
-		r.both("reap", func(s aviary.Store) (any, error) { return s.ReapLost(r.Context(), 1+n%4) })
+		r.reapSome(n)
 	default:
 		r.queueDeed()
 	}
@@ -134,11 +150,16 @@ func (r *random) create(n int) {
 	ctx := r.Context()
 	job := draft(n+1, aviary.Priorities()[r.dice.IntN(2)])
 	job.MaxAttempts = 1 + r.dice.IntN(3)
+	job.Tenant = r.tenant()
+	if r.dice.IntN(2) == 0 {
+		job.RequestKey, job.RequestHash = fmt.Sprint("request ", r.dice.IntN(n+1)), "hash"
+		r.requests = append(r.requests, job.RequestKey)
+	}
 	job.Audio.Duration = time.Duration(r.dice.IntN(1_000_000_000)) * time.Microsecond
 	if r.dice.IntN(2) == 0 {
 		job.Options.Labels = map[string]string{"a": fmt.Sprint(r.dice.IntN(3)), "b": fmt.Sprint(r.dice.IntN(3))}
 	}
-	limits := aviary.QueueLimits{Jobs: r.dice.IntN(60)}
+	limits := aviary.QueueLimits{Jobs: r.dice.IntN(60), TenantJobs: r.dice.IntN(30), TenantAudio: time.Duration(r.dice.IntN(20_000)) * time.Second}
 	if r.both(fmt.Sprintf("create %s within %+v", job.ID, limits), func(s aviary.Store) (any, error) { return s.CreateJob(ctx, job, limits) }) != nil {
 		r.jobs = append(r.jobs, job.ID)
 	}
@@ -147,14 +168,85 @@ func (r *random) create(n int) {
 func (r *random) dispatchSome() {
 	ctx := r.Context()
 	class, limit := aviary.Priorities()[r.dice.IntN(2)], r.dice.IntN(4)
-	list := r.both(fmt.Sprintf("dispatch %d %s", limit, class), func(s aviary.Store) (any, error) { return s.Dispatch(ctx, class, limit) })
+	waiting := r.both(fmt.Sprintf("waiting %d %s", limit, class), func(s aviary.Store) (any, error) { return s.Waiting(ctx, class, limit) })
+	ids := []string{pick(r.dice, r.jobs), "job_nobody"} // whatever its state
+	for _, c := range waiting.([]aviary.Candidate) {
+		ids = append(ids, c.JobID)
+	}
+	r.dice.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	ids = append(ids[:min(len(ids), 1+r.dice.IntN(6))], ids[0]) // and one of them twice
+	list := r.both(fmt.Sprintf("dispatch %q", ids), func(s aviary.Store) (any, error) { return s.Dispatch(ctx, ids) })
 	r.tickets = append(r.tickets, list.([]aviary.Ticket)...)
+}
+
+// tenant is one of a few, some of whom come late and go early.
+func (r *random) tenant() string { return fmt.Sprint("tenant ", len(r.jobs)/100+r.dice.IntN(3)) }
+
+// reapSome has attempts reaped for one reason or another. How long a lost job has to wait is for the store to choose, within a range.
+func (r *random) reapSome(n int) {
+	r.Helper()
+	ctx := r.Context()
+	grace, c := time.Duration(r.dice.IntN(20))*time.Second, r.claimOfSome()
+	var reaped any
+	switch r.dice.IntN(3) {
+	case 0:
+		reaped = r.both("reap lost", func(s aviary.Store) (any, error) { return s.ReapLost(ctx, 1+n%4) })
+	case 1:
+		reaped = r.both(fmt.Sprint("reap overdue for ", grace), func(s aviary.Store) (any, error) { return s.ReapOverdue(ctx, grace, 1+n%4) })
+	case 2:
+		reaped = r.both(fmt.Sprintf("take over %+v", c), func(s aviary.Store) (any, error) { return s.TakeOver(ctx, c) })
+	}
+	for _, one := range reaped.([]aviary.Reaped) {
+		if one.State != aviary.StateQueued {
+			continue
+		}
+		job := r.job(one.JobID)
+		least, waits := 5*time.Second<<(job.Lost-1), job.NotBefore.Sub(r.clock.Now())
+		if waits < least || waits > least*3/2 {
+			r.Fatalf("after %d losses a job has to wait for %v", job.Lost, waits)
+		}
+		r.model.adopt(job)
+	}
+}
+
+func (r *random) claimOfSome() aviary.Claim {
+	return aviary.Claim{Worker: fmt.Sprint("w", r.dice.IntN(3)), Node: fmt.Sprint("n", r.dice.IntN(2)), Device: fmt.Sprint("cuda:", r.dice.IntN(2)),
+		Lease: time.Duration(1+r.dice.IntN(60)) * time.Second, Limit: time.Duration(r.dice.IntN(60)) * time.Second}
+}
+
+// keeperDeed forgets something, or looks at what can be forgotten.
+func (r *random) keeperDeed() {
+	ctx := r.Context()
+	age, limit := time.Duration(r.dice.IntN(600))*time.Second, r.dice.IntN(4)
+	holder := fmt.Sprint("h", r.dice.IntN(2))
+	switch r.dice.IntN(8) {
+	case 0:
+		r.both(fmt.Sprintf("expire %d after %v", limit, age), func(s aviary.Store) (any, error) { return s.ExpireOld(ctx, age, limit) })
+	case 1:
+		r.both(fmt.Sprintf("drop audio of %d after %v", limit, age), func(s aviary.Store) (any, error) { return s.DropAudio(ctx, age, limit) })
+	case 2:
+		r.both(fmt.Sprintf("drop %d tombstones after %v", limit, age), func(s aviary.Store) (any, error) { return s.DropTombstones(ctx, age, limit) })
+	case 3:
+		keys := []string{"", "job_nobody", ".flac"}
+		for range 5 {
+			id := pick(r.dice, r.jobs)
+			keys = append(keys, id, id+".flac", id+".wav")
+		}
+		r.both(fmt.Sprintf("unwanted of %q", keys), func(s aviary.Store) (any, error) { return s.Unwanted(ctx, keys) })
+	case 4:
+		r.both("lead "+holder, func(s aviary.Store) (any, error) { return s.Lead(ctx, holder, time.Minute) })
+	case 5:
+		r.both("resign "+holder, func(s aviary.Store) (any, error) { return nil, s.Resign(ctx, holder) })
+	default:
+		tenant, key := r.tenant(), pick(r.dice, r.requests)
+		r.both(fmt.Sprintf("request %q of %s", key, tenant), func(s aviary.Store) (any, error) { return s.Requested(ctx, tenant, key) })
+	}
 }
 
 func (r *random) claim() {
 	ctx := r.Context()
 	ticket := pick(r.dice, r.tickets)
-	claim := aviary.Claim{Worker: fmt.Sprint("w", r.dice.IntN(3)), Device: "cpu", Lease: time.Duration(1+r.dice.IntN(60)) * time.Second}
+	claim := r.claimOfSome()
 	job := r.both(fmt.Sprintf("claim %+v", ticket), func(s aviary.Store) (any, error) { return s.StartAttempt(ctx, ticket, claim) })
 	if job, ok := job.(aviary.Job); ok {
 		r.refs = append(r.refs, aviary.AttemptRef{JobID: job.ID, Attempt: job.Attempt})
@@ -164,7 +256,8 @@ func (r *random) claim() {
 func (r *random) attemptDeed() {
 	ctx := r.Context()
 	ref := pick(r.dice, r.refs)
-	f := aviary.Failure{Problem: broken, Retry: r.dice.IntN(4) > 0, Charge: r.dice.IntN(2) > 0, Delay: time.Duration(r.dice.IntN(3)) * 5 * time.Second}
+	f := aviary.Failure{Problem: broken, Retry: r.dice.IntN(4) > 0, Charge: r.dice.IntN(2) > 0, Lost: r.dice.IntN(3) == 0,
+		Delay: time.Duration(r.dice.IntN(3)) * 5 * time.Second}
 	b := aviary.Beat{Lease: 30 * time.Second, Phase: aviary.PhaseTranscribing, Progress: time.Duration(r.dice.IntN(4)) * time.Second}
 	switch r.dice.IntN(8) {
 	case 0, 1, 2:
@@ -246,6 +339,7 @@ func (r *random) compareAll() {
 	ctx := r.Context()
 	r.Helper()
 	r.both("backlog", func(s aviary.Store) (any, error) { return s.Backlog(ctx) })
+	r.both("processed", func(s aviary.Store) (any, error) { return s.Processed(ctx) })
 	for _, id := range r.jobs {
 		r.both("job "+id, func(s aviary.Store) (any, error) { return s.Job(ctx, id) })
 		r.both("attempts of "+id, func(s aviary.Store) (any, error) { return s.Attempts(ctx, id) })

@@ -50,6 +50,7 @@ func checkInvariants(t testing.TB, s aviary.Store) {
 		same(t, "counted backlog of "+string(class), backlog.Classes[class].Amount, waiting[class])
 	}
 	same(t, "counted running jobs", backlog.Running, running)
+	same(t, "drift of the counters, of tenants too", got(s.Recount(ctx))(t), []string(nil))
 	for _, j := range jobs {
 		checkJob(t, s, j)
 	}
@@ -62,7 +63,11 @@ func checkJob(t testing.TB, s aviary.Store, j aviary.Job) {
 	if len(attempts) != j.Attempt {
 		t.Fatalf("job %s is at attempt %d, but %d are recorded", j.ID, j.Attempt, len(attempts))
 	}
+	lost := 0
 	for i, a := range attempts {
+		if a.Outcome == aviary.OutcomeLost {
+			lost++
+		}
 		if a.Attempt != i+1 {
 			t.Fatalf("attempt %d of %s is recorded in place %d", a.Attempt, j.ID, i+1)
 		}
@@ -73,6 +78,9 @@ func checkJob(t testing.TB, s aviary.Store, j aviary.Job) {
 		if i > 0 && a.StartedAt.Before(attempts[i-1].EndedAt) {
 			t.Fatalf("attempts of %s overlap: %+v", j.ID, attempts)
 		}
+	}
+	if lost != j.Lost {
+		t.Fatalf("job %s has lost %d workers, but of its attempts %d were", j.ID, j.Lost, lost)
 	}
 	succeeded := len(attempts) > 0 && attempts[len(attempts)-1].Outcome == aviary.OutcomeSucceeded
 	_, err := s.Transcript(ctx, j.ID)

@@ -5,6 +5,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -45,6 +46,9 @@ func Run(t *testing.T, b Backend) {
 	t.Run("Attempts", func(t *testing.T) { testAttempts(t, b) })
 	t.Run("Leases", func(t *testing.T) { testLeases(t, b) })
 	t.Run("Dispatch", func(t *testing.T) { testDispatch(t, b) })
+	t.Run("Leader", func(t *testing.T) { testLeader(t, b) })
+	t.Run("Tenants", func(t *testing.T) { testTenants(t, b) })
+	t.Run("Housekeeping", func(t *testing.T) { testHousekeeping(t, b) })
 	t.Run("Lists", func(t *testing.T) { testLists(t, b) })
 	t.Run("Random", func(t *testing.T) { testRandom(t, b) })
 	t.Run("Races", func(t *testing.T) { testRaces(t, b) })
@@ -122,17 +126,24 @@ const (
 	interactive = aviary.PriorityInteractive
 	bulk        = aviary.PriorityBulk
 	lease       = 45 * time.Second
+	runLimit    = time.Hour // of an attempt
 )
 
 // draft is a job to be created, with every field that a caller sets.
 func draft(n int, class aviary.Priority) aviary.Job {
 	id := fmt.Sprintf("job_%026d", n)
 	return aviary.Job{
-		ID: id, BlobKey: id, AudioKey: id + ".flac", MaxAttempts: 3,
+		ID: id, Tenant: aviary.DefaultTenant, BlobKey: id, AudioKey: id + ".flac", MaxAttempts: 3,
 		Options: aviary.Options{Name: fmt.Sprintf("Ärger im Büro %d.flac", n), Attention: aviary.AttentionAuto, Channel: n % 3, Priority: class},
 		Audio: aviary.Audio{Container: "flac", Codec: "flac", SampleRate: 44100, Channels: 2, Duration: time.Duration(n) * time.Second,
 			Bytes: int64(n) * 1000, SHA256: fmt.Sprintf("%064x", n), Warnings: []string{"Ein „Hinweis“."}},
 	}
+}
+
+// named gives a draft another id, and its blobs the keys that go with it.
+func named(job aviary.Job, id string) aviary.Job {
+	job.ID, job.BlobKey, job.AudioKey = id, id, id+".flac"
+	return job
 }
 
 // create queues a job with the next number.
@@ -145,7 +156,7 @@ func (f *fixture) create(class aviary.Priority) aviary.Job {
 // dispatch hands over everything that waits in a class, and returns the ticket of one job.
 func (f *fixture) dispatch(job aviary.Job) aviary.Ticket {
 	f.Helper()
-	for _, ticket := range got(f.Dispatch(f.Context(), job.Options.Priority, 1_000_000))(f) {
+	for _, ticket := range got(handOver(f.Context(), f.Store, job.Options.Priority, 1_000_000))(f) {
 		if ticket.JobID == job.ID {
 			return ticket
 		}
@@ -154,10 +165,25 @@ func (f *fixture) dispatch(job aviary.Job) aviary.Ticket {
 	return aviary.Ticket{}
 }
 
+// handOver is the simplest dispatcher: up to limit jobs of a class, tenant by tenant.
+func handOver(ctx context.Context, s aviary.Dispatching, class aviary.Priority, limit int) ([]aviary.Ticket, error) {
+	list, err := s.Waiting(ctx, class, limit)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, c := range list[:min(limit, len(list))] {
+		ids = append(ids, c.JobID)
+	}
+	return s.Dispatch(ctx, ids)
+}
+
+// claim is that of the fixture's worker.
+var claim = aviary.Claim{Worker: "worker-1", Node: "node-1", Device: "cpu", Lease: lease, Limit: runLimit}
+
 // start takes a waiting job to running.
 func (f *fixture) start(job aviary.Job) (aviary.Job, aviary.AttemptRef) {
 	f.Helper()
-	claim := aviary.Claim{Worker: "worker-1", Device: "cpu", Lease: lease}
 	job = got(f.StartAttempt(f.Context(), f.dispatch(job), claim))(f)
 	return job, aviary.AttemptRef{JobID: job.ID, Attempt: job.Attempt}
 }
@@ -168,7 +194,7 @@ func (f *fixture) job(id string) aviary.Job {
 	return got(f.Job(f.Context(), id))(f)
 }
 
-// kind is an error in one word, so that stores can be compared by it: nil, a code, stale, unclaimable or canceled.
+// kind is an error in one word, so that stores can be compared by it: nil, a code, stale, unclaimable, taken or canceled.
 func kind(err error) string {
 	switch {
 	case err == nil:
@@ -177,6 +203,8 @@ func kind(err error) string {
 		return "stale"
 	case errors.Is(err, aviary.ErrNotClaimable):
 		return "unclaimable"
+	case errors.Is(err, aviary.ErrRequestKeyTaken):
+		return "taken"
 	}
 	return string(aviary.CodeOf(err))
 }

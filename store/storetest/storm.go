@@ -179,17 +179,17 @@ var tooLate = map[string]bool{"stale": true, "unclaimable": true, "state_conflic
 func (s *storm) deed(ctx context.Context, on aviary.Store, dice *rand.Rand) (what string, err error) {
 	switch d := dice.IntN(100); {
 	case d < 25:
-		list, err := on.Dispatch(ctx, aviary.Priorities()[dice.IntN(2)], 1+dice.IntN(3))
+		list, err := handOver(ctx, on, aviary.Priorities()[dice.IntN(2)], 1+dice.IntN(3))
 		s.remember(list, nil)
 		return "dispatch", err
 	case d < 45:
-		job, err := on.StartAttempt(ctx, latest(s, dice, &s.tickets), aviary.Claim{Worker: "w", Device: "cpu", Lease: time.Minute})
+		job, err := on.StartAttempt(ctx, latest(s, dice, &s.tickets), aviary.Claim{Worker: "w", Node: "n", Device: "cpu", Lease: time.Minute, Limit: 90 * time.Second})
 		if err == nil {
 			s.remember(nil, []aviary.AttemptRef{{JobID: job.ID, Attempt: job.Attempt}})
 		}
 		return "claim", missing(err)
 	case d < 80:
-		what, err := s.attemptDeed(ctx, on, latest(s, dice, &s.refs), dice.IntN(7))
+		what, err := s.attemptDeed(ctx, on, latest(s, dice, &s.refs), dice.IntN(8))
 		return what, missing(err)
 	default:
 		return s.otherDeed(ctx, on, dice)
@@ -208,6 +208,8 @@ func (s *storm) attemptDeed(ctx context.Context, on aviary.Store, ref aviary.Att
 		return "fail, again", on.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true})
 	case 5:
 		return "release", on.ReleaseAttempt(ctx, ref)
+	case 6:
+		return "fail, hung", on.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Lost: true})
 	default:
 		return "stop", on.CancelAttempt(ctx, ref)
 	}
@@ -215,7 +217,7 @@ func (s *storm) attemptDeed(ctx context.Context, on aviary.Store, ref aviary.Att
 
 func (s *storm) otherDeed(ctx context.Context, on aviary.Store, dice *rand.Rand) (string, error) {
 	id := s.jobs[dice.IntN(len(s.jobs))]
-	switch dice.IntN(8) {
+	switch dice.IntN(12) {
 	case 0:
 		return "cancel", second(on.Cancel(ctx, id))
 	case 1, 2:
@@ -232,6 +234,24 @@ func (s *storm) otherDeed(ctx context.Context, on aviary.Store, dice *rand.Rand)
 	case 6:
 		s.clock.Advance(20 * time.Second)
 		return "reap", second(on.ReapLost(ctx, 3))
+	case 7:
+		return "reap overdue", second(on.ReapOverdue(ctx, time.Second, 3))
+	case 8:
+		return "take over", second(on.TakeOver(ctx, aviary.Claim{Worker: "v", Node: "n", Device: "cpu"}))
+	case 9:
+		if dice.IntN(8) > 0 { // seldom too: without audio there are no retries
+			drift, err := on.Recount(ctx)
+			if err == nil && len(drift) > 0 {
+				err = fmt.Errorf("counters drifted: %q", drift)
+			}
+			return "recount", err
+		}
+		return "drop audio", second(on.DropAudio(ctx, time.Minute, 2))
+	case 10:
+		if dice.IntN(16) > 0 {
+			return "lead", second(on.Lead(ctx, fmt.Sprint(dice.IntN(3)), time.Second))
+		}
+		return "expire old", second(on.ExpireOld(ctx, time.Minute, 2))
 	default:
 		_, _, err := on.QueueAhead(ctx, aviary.Job{ID: id})
 		return "queue ahead", err

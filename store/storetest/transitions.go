@@ -18,9 +18,11 @@ const (
 	running    = "running"
 	stopping   = "stopping"  // running, to be canceled
 	silent     = "silent"    // running, the lease has run out
+	overdue    = "overdue"   // running beyond the limit, and still giving signs of life
 	abandoned  = "abandoned" // silent, and to be canceled
 	succeeded  = "succeeded"
 	failed     = "failed"
+	soundless  = "soundless" // failed, and the audio is gone
 	canceled   = "canceled"
 	expired    = "expired"
 )
@@ -63,12 +65,18 @@ func arrange(f *fixture, stage string) arranged {
 		got(f.Cancel(ctx, job.ID))(f)
 	case succeeded, expired:
 		f.must(f.FinishAttempt(ctx, a.ref, transcript(1)))
-	case failed:
+	case failed, soundless:
 		f.must(f.FailAttempt(ctx, a.ref, aviary.Failure{Problem: broken, Charge: true}))
 	}
 	switch stage {
 	case silent, abandoned:
 		f.clock.Advance(lease)
+	case overdue:
+		f.clock.Advance(runLimit)
+		got(f.Heartbeat(ctx, a.ref, aviary.Beat{Lease: lease}))(f)
+	case soundless:
+		f.clock.Advance(time.Second)
+		got(f.DropAudio(ctx, time.Second, 1_000_000))(f)
 	case canceled:
 		f.must(f.CancelAttempt(ctx, a.ref))
 	case expired:
@@ -88,6 +96,10 @@ func (f *fixture) stage(id string) string {
 		return silent
 	case job.CancelRequested:
 		return stopping
+	case job.State == aviary.StateRunning && now.Sub(job.StartedAt) >= runLimit:
+		return overdue
+	case job.State == aviary.StateFailed && job.AudioGone:
+		return soundless
 	case job.State != aviary.StateQueued:
 		return string(job.State)
 	case job.NotBefore.After(now):
@@ -101,7 +113,8 @@ func (f *fixture) stage(id string) string {
 }
 
 var deeds = map[string]func(a arranged) error{
-	"dispatch":   func(a arranged) error { return second(a.Dispatch(a.Context(), bulk, 1_000_000)) },
+	"dispatch":   func(a arranged) error { return second(a.Dispatch(a.Context(), []string{a.id})) },
+	"look":       func(a arranged) error { return second(a.Waiting(a.Context(), bulk, 1_000_000)) },
 	"undispatch": func(a arranged) error { return a.Undispatch(a.Context(), a.ticket) },
 	"wipe":       func(a arranged) error { return second(a.UndispatchAll(a.Context())) },
 	"claim": func(a arranged) error {
@@ -136,9 +149,20 @@ var deeds = map[string]func(a arranged) error{
 	"fail-again": func(a arranged) error {
 		return a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Retry: true})
 	},
-	"release":     func(a arranged) error { return a.ReleaseAttempt(a.Context(), a.ref) },
-	"stop":        func(a arranged) error { return a.CancelAttempt(a.Context(), a.ref) },
-	"reap":        func(a arranged) error { return second(a.ReapLost(a.Context(), 1_000_000)) },
+	"release":   func(a arranged) error { return a.ReleaseAttempt(a.Context(), a.ref) },
+	"stop":      func(a arranged) error { return a.CancelAttempt(a.Context(), a.ref) },
+	"reap":      func(a arranged) error { return second(a.ReapLost(a.Context(), 1_000_000)) },
+	"reap-late": func(a arranged) error { return second(a.ReapOverdue(a.Context(), 0, 1_000_000)) },
+	"take-over": func(a arranged) error {
+		return second(a.TakeOver(a.Context(), aviary.Claim{Worker: "worker-2", Node: claim.Node, Device: claim.Device}))
+	},
+	"take-mine": func(a arranged) error { return second(a.TakeOver(a.Context(), claim)) },
+	"fail-lost": func(a arranged) error {
+		return a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Retry: true, Lost: true, Delay: time.Hour})
+	},
+	"drop-audio":  func(a arranged) error { return second(a.DropAudio(a.Context(), 0, 1_000_000)) },
+	"expire-old":  func(a arranged) error { return second(a.ExpireOld(a.Context(), 0, 1_000_000)) },
+	"bury-young":  func(a arranged) error { return second(a.DropTombstones(a.Context(), time.Hour, 1_000_000)) },
 	"cancel":      func(a arranged) error { return second(a.Cancel(a.Context(), a.id)) },
 	"retry":       func(a arranged) error { return second(a.Retry(a.Context(), a.id)) },
 	"expire":      func(a arranged) error { return second(a.Expire(a.Context(), a.id, false)) },
@@ -150,27 +174,35 @@ func second[T any](_ T, err error) error { return err }
 // transitions is the whole state machine: each deed (row) on a job in each stage (column). A cell is the stage afterwards, "-" if nothing changes
 // and there is no error, or a refusal with nothing changed.
 const transitions = `
-             waiting     delayed   dispatched  running    stopping   silent     abandoned  succeeded  failed   canceled  expired
-dispatch     dispatched  -         -           -          -          -          -          -          -        -         -
-undispatch   -           -         waiting     -          -          -          -          -          -        -         -
-wipe         -           -         waiting     -          -          -          -          -          -        -         -
-claim        !ticket     !ticket   running     !ticket    !ticket    !ticket    !ticket    !ticket    !ticket  !ticket   !ticket
-claim-old    !ticket     !ticket   !ticket     !ticket    !ticket    !ticket    !ticket    !ticket    !ticket  !ticket   !ticket
-beat         !stale      !stale    !stale      running    stopping   running    stopping   !stale     !stale   !stale    !stale
-beat-old     !stale      !stale    !stale      !stale     !stale     !stale     !stale     !stale     !stale   !stale    !stale
-finish       !stale      !stale    !stale      succeeded  succeeded  succeeded  succeeded  !stale     !stale   !stale    !stale
-finish-old   !stale      !stale    !stale      !stale     !stale     !stale     !stale     !stale     !stale   !stale    !stale
-fail         !stale      !stale    !stale      failed     failed     failed     failed     !stale     !stale   !stale    !stale
-fail-old     !stale      !stale    !stale      !stale     !stale     !stale     !stale     !stale     !stale   !stale    !stale
-fail-later   !stale      !stale    !stale      delayed    canceled   delayed    canceled   !stale     !stale   !stale    !stale
-fail-again   !stale      !stale    !stale      waiting    canceled   waiting    canceled   !stale     !stale   !stale    !stale
-release      !stale      !stale    !stale      waiting    canceled   waiting    canceled   !stale     !stale   !stale    !stale
-stop         !stale      !stale    !stale      !stale     canceled   !stale     canceled   !stale     !stale   !stale    !stale
-reap         -           -         -           -          -          delayed    canceled   -          -        -         -
-cancel       canceled    canceled  canceled    stopping   -          abandoned  -          -          -        -         -
-retry        !state      !state    !state      !state     !state     !state     !state     !state     waiting  waiting   !gone
-expire       !active     !active   !active     !active    !active    !active    !active    expired    expired  expired   -
-expire-hard  expired     expired   expired     expired    expired    expired    expired    expired    expired  expired   -
+             waiting     delayed   dispatched  running    stopping   silent     overdue    abandoned  succeeded  failed     soundless  canceled  expired
+look         -           -         -           -          -          -          -          -          -          -          -          -         -
+dispatch     dispatched  -         -           -          -          -          -          -          -          -          -          -         -
+undispatch   -           -         waiting     -          -          -          -          -          -          -          -          -         -
+wipe         -           -         waiting     -          -          -          -          -          -          -          -          -         -
+claim        !ticket     !ticket   running     !ticket    !ticket    !ticket    !ticket    !ticket    !ticket    !ticket    !ticket    !ticket   !ticket
+claim-old    !ticket     !ticket   !ticket     !ticket    !ticket    !ticket    !ticket    !ticket    !ticket    !ticket    !ticket    !ticket   !ticket
+beat         !stale      !stale    !stale      running    stopping   running    overdue    stopping   !stale     !stale     !stale     !stale    !stale
+beat-old     !stale      !stale    !stale      !stale     !stale     !stale     !stale     !stale     !stale     !stale     !stale     !stale    !stale
+finish       !stale      !stale    !stale      succeeded  succeeded  succeeded  succeeded  succeeded  -          !stale     !stale     !stale    !stale
+finish-old   !stale      !stale    !stale      !stale     !stale     !stale     !stale     !stale     !stale     !stale     !stale     !stale    !stale
+fail         !stale      !stale    !stale      failed     failed     failed     failed     failed     !stale     !stale     !stale     !stale    !stale
+fail-old     !stale      !stale    !stale      !stale     !stale     !stale     !stale     !stale     !stale     !stale     !stale     !stale    !stale
+fail-later   !stale      !stale    !stale      delayed    canceled   delayed    delayed    canceled   !stale     !stale     !stale     !stale    !stale
+fail-lost    !stale      !stale    !stale      delayed    canceled   delayed    delayed    canceled   !stale     !stale     !stale     !stale    !stale
+fail-again   !stale      !stale    !stale      waiting    canceled   waiting    waiting    canceled   !stale     !stale     !stale     !stale    !stale
+release      !stale      !stale    !stale      waiting    canceled   waiting    waiting    canceled   !stale     !stale     !stale     !stale    !stale
+stop         !stale      !stale    !stale      !stale     canceled   !stale     !stale     canceled   !stale     !stale     !stale     !stale    !stale
+reap         -           -         -           -          -          delayed    -          canceled   -          -          -          -         -
+reap-late    -           -         -           -          -          -          delayed    -          -          -          -          -         -
+take-over    -           -         -           delayed    canceled   delayed    delayed    canceled   -          -          -          -         -
+take-mine    -           -         -           -          -          -          -          -          -          -          -          -         -
+cancel       canceled    canceled  canceled    stopping   -          abandoned  stopping   -          -          -          -          -         -
+retry        !state      !state    !state      !state     !state     !state     !state     !state     !state     waiting    !gone      waiting   !gone
+drop-audio   -           -         -           -          -          -          -          -          succeeded  soundless  -          canceled  -
+expire-old   -           -         -           -          -          -          -          -          expired    expired    expired    expired   -
+bury-young   -           -         -           -          -          -          -          -          -          -          -          -         -
+expire       !active     !active   !active     !active    !active    !active    !active    !active    expired    expired    expired    expired   -
+expire-hard  expired     expired   expired     expired    expired    expired    expired    expired    expired    expired    expired    expired   -
 `
 
 var refusals = map[string]string{"!stale": "stale", "!ticket": "unclaimable", "!state": "state_conflict", "!active": "job_active", "!gone": "job_expired"}

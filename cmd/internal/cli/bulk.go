@@ -214,13 +214,12 @@ func (b *bulkRun) one(ctx context.Context, s source) bulkResult {
 		return finish("would submit", nil)
 	}
 	if !known || !b.resumable(ctx, entry) {
-		job, err := b.submit(ctx, s)
-		if err != nil {
-			return finish(statusOfError(ctx, err, "refused"), err)
+		open := known && entry.Job == "" && entry.Server == b.client.Server
+		if !open {
+			entry = journalEntry{Name: s.name, SHA256: sum, Options: b.fingerprint(), Server: b.client.Server}
 		}
-		entry = journalEntry{Name: s.name, SHA256: sum, Options: b.fingerprint(), Server: b.client.Server, Job: job.ID}
-		if err := b.journal.record(entry); err != nil {
-			return finish("failed", err)
+		if entry, err = b.submit(ctx, s, entry); err != nil {
+			return finish(statusOfError(ctx, err, "refused"), err)
 		}
 	}
 	r.Job = entry.Job
@@ -275,16 +274,36 @@ func (b *bulkRun) resumable(ctx context.Context, e journalEntry) bool {
 	return !job.Status.Final() || job.Status == aviary.StateSucceeded
 }
 
-func (b *bulkRun) submit(ctx context.Context, s source) (api.Job, error) {
+// submit uploads a source. Its key is in the journal before the upload begins, and its job afterwards, so that neither a lost answer nor the end of this
+// process makes a second job of it.
+func (b *bulkRun) submit(ctx context.Context, s source, e journalEntry) (journalEntry, error) {
 	select {
 	case b.uploads <- struct{}{}:
 		defer func() { <-b.uploads }()
 	case <-ctx.Done():
-		return api.Job{}, ctx.Err()
+		return e, ctx.Err()
 	}
 	opts := b.options
 	opts.Name = displayName(s.name)
-	return submitFile(ctx, b.client, s.path, opts)
+	resumed := e.Key != ""
+	for {
+		if e.Key == "" {
+			e.Key = newKey()
+			if err := b.journal.record(e); err != nil {
+				return e, err
+			}
+		}
+		job, err := submitFile(ctx, b.client, s.path, opts, e.Key)
+		if code := aviary.CodeOf(err); resumed && (code == aviary.CodeIdempotencyKeyReused || code == aviary.CodeJobExpired) {
+			e.Key, resumed = "", false // asked for with other labels now, or deleted since: this is a new request
+			continue
+		}
+		if err != nil {
+			return e, err
+		}
+		e.Job = job.ID
+		return e, b.journal.record(e)
+	}
 }
 
 func (b *bulkRun) outputs(s source) []string {

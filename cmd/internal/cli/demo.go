@@ -51,7 +51,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	settings := DefaultSettings()
 	settings.DataDir, settings.Listen, settings.MetricsListen, settings.LogLevel = dir, "127.0.0.1:0", "", slog.LevelWarn
-	system, err := Start(ctx, RoleAll, settings, a.backends, newLogger(a.Err, settings))
+	system, err := a.program.Start(ctx, RoleAll, settings, newLogger(a.Err, settings))
 	if err != nil {
 		return err
 	}

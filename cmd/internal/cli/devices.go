@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +25,8 @@ type Backend struct {
 	// MemoryBytes is what a job may use of the device at most, weights included, before the safety factor.
 	MemoryBytes func(device string) (int64, error)
 	HostMemory  bool // the device computes in the host's memory
+	// Engine builds an engine of its own; if set it is used instead of Open and of the model.
+	Engine func(ctx context.Context, device string) (gpu.Engine, error)
 }
 
 // chosenDevice is a device by name, and who opens it.
@@ -66,35 +67,6 @@ func pickDevices(want string, b Backend, names []string) []chosenDevice {
 	return chosen
 }
 
-// openDevices loads the model onto each chosen device.
-func openDevices(ctx context.Context, s Settings, backends []Backend, log *slog.Logger) (devices []*gpu.Device, err error) {
-	chosen, err := chooseDevices(s.Device, backends)
-	if err != nil {
-		return nil, err
-	}
-	model, err := openModel(s.Model)
-	if err != nil {
-		return nil, fmt.Errorf("PARAKEET_MODEL: %w", err)
-	}
-	defer func() { err = errors.Join(err, model.Close()) }()
-	defer func() {
-		if err != nil {
-			for _, d := range devices {
-				err = errors.Join(err, d.Close())
-			}
-		}
-	}()
-	for _, c := range chosen {
-		d, err := gpu.Open(c.name, func() (gpu.Engine, error) { return c.engine(ctx, s, model) })
-		if err != nil {
-			return devices, err
-		}
-		devices = append(devices, d)
-		log.Info("device ready", "device", c.name)
-	}
-	return devices, nil
-}
-
 // openModel opens the bundled model, or the one that lies at path.
 func openModel(path string) (*checkpoint.Checkpoint, error) {
 	if path == "" {
@@ -105,6 +77,9 @@ func openModel(path string) (*checkpoint.Checkpoint, error) {
 
 // engine builds the engine. It runs on the device's thread.
 func (c chosenDevice) engine(ctx context.Context, s Settings, model *checkpoint.Checkpoint) (gpu.Engine, error) {
+	if c.backend.Engine != nil {
+		return c.backend.Engine(ctx, c.name)
+	}
 	backend, err := c.backend.Open(c.name)
 	if err != nil {
 		return nil, err

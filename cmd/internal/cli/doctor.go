@@ -151,7 +151,7 @@ func (a *app) checkDataDir(ctx context.Context) finding {
 // checkModel reads the model's header and names the devices; it loads nothing.
 func (a *app) checkModel(context.Context) finding {
 	f := finding{Check: "model and device", Status: "ok"}
-	devices, err := chooseDevices(a.settings.Device, a.backends)
+	devices, err := chooseDevices(a.settings.Device, a.program.Backends)
 	if err != nil {
 		return finding{f.Check, "bad", explain(err), "Set PARAKEET_DEVICE to one of those."}
 	}
@@ -164,6 +164,9 @@ func (a *app) checkModel(context.Context) finding {
 	}
 	var names []string
 	for _, d := range devices {
+		if err := newSickness(a.settings.DataDir, d.name).cordon(); err != nil {
+			return finding{f.Check, "bad", err.Error(), "Look at the device, then delete that file."}
+		}
 		names = append(names, d.name)
 	}
 	f.Detail = fmt.Sprintf("%s on %s", modelName(a.settings.Model), strings.Join(names, ", "))

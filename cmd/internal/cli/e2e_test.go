@@ -38,15 +38,24 @@ var backends = []cli.Backend{{
 	HostMemory:  true,
 }}
 
+// program is the binary that tests run.
+var program = cli.Program{Backends: backends}
+
 // start runs a system on dir and stops it with the test.
 func start(t *testing.T, dir string, change func(*cli.Settings)) (*cli.System, *api.Client) {
+	t.Helper()
+	return startProgram(t, program, dir, change)
+}
+
+// startProgram is start for another binary.
+func startProgram(t *testing.T, program cli.Program, dir string, change func(*cli.Settings)) (*cli.System, *api.Client) {
 	t.Helper()
 	s := cli.DefaultSettings()
 	s.DataDir, s.Listen, s.MetricsListen = dir, "127.0.0.1:0", ""
 	if change != nil {
 		change(&s)
 	}
-	system, err := cli.Start(t.Context(), cli.RoleAll, s, backends, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	system, err := program.Start(t.Context(), cli.RoleAll, s, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,12 +238,12 @@ func TestOneDataDirectoryHasOneServer(t *testing.T) {
 	start(t, dir, nil)
 	s := cli.DefaultSettings()
 	s.DataDir, s.Listen, s.MetricsListen = dir, "127.0.0.1:0", ""
-	if second, err := cli.Start(t.Context(), cli.RoleAll, s, backends, slog.New(slog.DiscardHandler)); err == nil {
+	if second, err := program.Start(t.Context(), cli.RoleAll, s, slog.New(slog.DiscardHandler)); err == nil {
 		stop(t, second)
 		t.Fatal("a second server shares the directory")
 	}
 	s.RedisURL = "redis://127.0.0.1:1"
-	if worker, err := cli.Start(t.Context(), cli.RoleWorker, s, backends, slog.New(slog.DiscardHandler)); err == nil {
+	if worker, err := program.Start(t.Context(), cli.RoleWorker, s, slog.New(slog.DiscardHandler)); err == nil {
 		stop(t, worker)
 		t.Fatal("a worker shares the directory of a server that needs it alone")
 	}
@@ -377,6 +386,9 @@ func TestCommands(t *testing.T) {
 	id := strings.TrimSpace(expect(0, "job_", "submit", "--label", "team=radio", file))
 	expect(0, "succeeded", "wait", "--for", "succeeded", id)
 	expect(0, "succeeded", "status", id)
+	expect(0, id+"\t1\tsucceeded\tcpu\t", "status", "--attempts", id)
+	expect(0, `"outcome": "succeeded"`, "status", "--attempts", "--json", id)
+	expect(5, "not_found", "status", "--attempts", "job_00000000000000000000000000")
 	expect(0, "two\n", "transcript", id)
 	expect(0, "-->", "transcript", "--format", "srt", id)
 	expect(0, "WEBVTT", "transcript", "--format", "vtt", id)

@@ -11,18 +11,20 @@ import (
 
 // The exit codes of every command.
 const (
-	exitDone        = 0
-	exitOther       = 1
-	exitUsage       = 2
-	exitSomeFailed  = 3
-	exitRefused     = 4
-	exitNotFound    = 5
-	exitTimedOut    = 6
-	exitUnreachable = 7
-	exitJobFailed   = 8
-	exitLocalIO     = 10
-	exitInterrupted = 130
-	exitTerminated  = 143
+	exitDone         = 0
+	exitOther        = 1
+	exitUsage        = 2
+	exitSomeFailed   = 3
+	exitRefused      = 4
+	exitNotFound     = 5
+	exitTimedOut     = 6
+	exitUnreachable  = 7
+	exitJobFailed    = 8
+	exitLocalIO      = 10
+	exitHung         = 70 // of serve: a call of a device hangs
+	exitDeviceFailed = 71 // of serve: a device failed, or none is fit for use
+	exitInterrupted  = 130
+	exitTerminated   = 143
 )
 
 // exitError carries an exit code that the error's kind alone does not tell. A nil err prints nothing.
@@ -45,10 +47,14 @@ var exitOf = map[aviary.Code]int{
 	aviary.CodeNotFound:           exitNotFound,
 	aviary.CodeJobExpired:         exitNotFound,
 	aviary.CodeQueueFull:          exitUnreachable,
+	aviary.CodeQuotaExceeded:      exitUnreachable,
 	aviary.CodeStorageFull:        exitUnreachable,
+	aviary.CodeStoreUnavailable:   exitUnreachable,
 	aviary.CodeDraining:           exitUnreachable,
 	aviary.CodeInternal:           exitOther,
 	aviary.CodeTranscriptNotReady: exitTimedOut,
+
+	aviary.CodeIdempotencyInProgress: exitUnreachable,
 }
 
 // exitCode is what the process answers for err.

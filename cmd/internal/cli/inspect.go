@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,15 +14,64 @@ import (
 )
 
 func (a *app) statusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "status ID...",
-		Short: "Say where jobs are",
-		Args:  arguments(cobra.MinimumNArgs(1)),
+	var attempts bool
+	cmd := &cobra.Command{
+		Use:     "status ID...",
+		Short:   "Say where jobs are, and why they are there",
+		Example: "  aviary status job_01KB...\n  aviary status --attempts job_01KB...",
+		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if attempts {
+				return a.attempts(cmd.Context(), args)
+			}
 			return a.jobs(cmd.Context(), args, func(ctx context.Context, c *api.Client, id string) (api.Job, error) { return c.Job(ctx, id) })
 		},
 	}
+	cmd.Flags().BoolVar(&attempts, "attempts", false, "list each attempt at the jobs: where it ran, and how it ended")
+	return cmd
 }
+
+// jobAttempts is a job with the tries at it.
+type jobAttempts struct {
+	Job      string        `json:"job"`
+	Attempts []api.Attempt `json:"attempts"`
+}
+
+// attempts prints the tries at each job, oldest first, with the reason of each end.
+func (a *app) attempts(ctx context.Context, ids []string) error {
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	all, t := []jobAttempts{}, &table{header: []string{"id", "attempt", "outcome", "device", "worker", "started", "seconds", "reason"}}
+	err = a.each(ctx, ids, func(ctx context.Context, id string) error {
+		list, err := client.Attempts(ctx, id)
+		if err != nil {
+			return err
+		}
+		all = append(all, jobAttempts{id, list.Data})
+		for _, one := range list.Data {
+			outcome, took, reason := string(one.Outcome), "", ""
+			if outcome == "" {
+				outcome = "running"
+			}
+			if !one.EndedAt.IsZero() {
+				took = fmt.Sprintf("%.1f", one.EndedAt.Sub(one.StartedAt).Seconds())
+			}
+			if one.Error != nil {
+				reason = problemLine(one.Error)
+			}
+			t.add(id, one.Number, outcome, one.Device, one.Worker, one.StartedAt.Format(time.RFC3339), took, reason)
+		}
+		return nil
+	})
+	if len(all) == 0 {
+		return err
+	}
+	return errors.Join(a.result(all, t), err)
+}
+
+func problemLine(p *api.Problem) string { return string(p.Code) + ": " + p.Detail }
 
 func (a *app) cancelCommand() *cobra.Command {
 	return &cobra.Command{
@@ -179,8 +229,12 @@ func (a *app) queueCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := &table{header: []string{"jobs queued", "audio s queued", "jobs running", "audio s running", "oldest s", "workers wanted"}}
-			t.add(q.JobsQueued, q.AudioSecondsQueued, q.JobsRunning, q.AudioSecondsRunning, q.OldestAgeSeconds, q.WorkersWanted)
+			t := &table{header: []string{"jobs queued", "audio s queued", "jobs running", "audio s running", "oldest s", "workers wanted", "expected wait s"}}
+			wait := "unknown"
+			if q.ExpectedWaitSeconds != nil {
+				wait = fmt.Sprintf("%.0f", *q.ExpectedWaitSeconds)
+			}
+			t.add(q.JobsQueued, q.AudioSecondsQueued, q.JobsRunning, q.AudioSecondsRunning, q.OldestAgeSeconds, q.WorkersWanted, wait)
 			return a.result(q, t)
 		},
 	}
@@ -211,6 +265,7 @@ func (a *app) capacityCommand() *cobra.Command {
 			}{
 				{"longest recording", c.Limits.AudioSeconds, "s"}, {"largest upload", float64(c.Limits.UploadBytes), "bytes"},
 				{"most jobs waiting", float64(c.Limits.QueueJobs), "jobs"}, {"most audio waiting", c.Limits.QueueAudioSeconds, "s"},
+				{"most jobs of one caller", float64(c.Limits.TenantJobs), "jobs"}, {"most audio of one caller", c.Limits.TenantAudioSeconds, "s"},
 				{"uploads decoded at once", float64(c.Limits.Decodes), "uploads"},
 			} {
 				value := "no limit"
@@ -258,16 +313,16 @@ func (a *app) jobs(ctx context.Context, ids []string, f func(context.Context, *a
 }
 
 func (a *app) printJobs(jobs []api.Job) error {
-	t := &table{header: []string{"id", "status", "progress", "seconds", "attention", "name", "error"}}
+	t := &table{header: []string{"id", "status", "attempts", "lost", "progress", "seconds", "attention", "name", "error"}}
 	for _, j := range jobs {
 		attention, problem := "", ""
 		if j.Attention != nil {
 			attention = string(j.Attention.Mode)
 		}
 		if j.Error != nil {
-			problem = string(j.Error.Code) + ": " + j.Error.Detail
+			problem = problemLine(j.Error)
 		}
-		t.add(j.ID, j.Status, fmt.Sprintf("%.0f%%", 100*j.Progress.Fraction), j.Audio.DurationSeconds, attention, j.Name, problem)
+		t.add(j.ID, j.Status, fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts), j.Lost, fmt.Sprintf("%.0f%%", 100*j.Progress.Fraction), j.Audio.DurationSeconds, attention, j.Name, problem)
 	}
 	return a.result(jobs, t)
 }

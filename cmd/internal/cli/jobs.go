@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -163,15 +164,21 @@ func submitNamed(ctx context.Context, client *api.Client, file string, f jobFlag
 	if err != nil {
 		return api.Job{}, err
 	}
-	return submitFile(ctx, client, file, opts)
+	return submitFile(ctx, client, file, opts, newKey())
 }
 
-// submitFile uploads a file. While the server is full it waits as long as the server says.
-func submitFile(ctx context.Context, client *api.Client, file string, opts aviary.Options) (api.Job, error) {
+// newKey names a request that is to be made once, however often it has to be sent.
+func newKey() string { return "aviary-" + rand.Text() }
+
+// untilRoom lists the refusals that are over by themselves: the server says when.
+var untilRoom = []aviary.Code{aviary.CodeQueueFull, aviary.CodeQuotaExceeded, aviary.CodeDraining, aviary.CodeIdempotencyInProgress}
+
+// submitFile uploads a file, once, whatever happens to the answers: key names the request. While the server is full it waits as long as the server says.
+func submitFile(ctx context.Context, client *api.Client, file string, opts aviary.Options, key string) (api.Job, error) {
 	for {
-		job, err := submitOnce(ctx, client, file, opts)
+		job, err := submitOnce(ctx, client, file, opts, key)
 		var e *aviary.Error
-		if !errors.As(err, &e) || e.Code != aviary.CodeQueueFull && e.Code != aviary.CodeDraining {
+		if !errors.As(err, &e) || !slices.Contains(untilRoom, e.Code) {
 			return job, err
 		}
 		select {
@@ -182,7 +189,7 @@ func submitFile(ctx context.Context, client *api.Client, file string, opts aviar
 	}
 }
 
-func submitOnce(ctx context.Context, client *api.Client, file string, opts aviary.Options) (api.Job, error) {
+func submitOnce(ctx context.Context, client *api.Client, file string, opts aviary.Options, key string) (api.Job, error) {
 	f, err := openRegular(file)
 	if err != nil {
 		return api.Job{}, err
@@ -192,7 +199,7 @@ func submitOnce(ctx context.Context, client *api.Client, file string, opts aviar
 	if err != nil {
 		return api.Job{}, err
 	}
-	return client.Submit(ctx, api.Upload{Body: f, Size: info.Size(), Options: opts})
+	return client.Submit(ctx, api.Upload{Body: f, Size: info.Size(), Options: opts, IdempotencyKey: key})
 }
 
 // follow waits for the end of a job.

@@ -38,8 +38,11 @@ type journalEntry struct {
 	SHA256  string `json:"sha256"`
 	Options string `json:"options"` // what was asked for, in one string
 	Server  string `json:"server"`
-	Job     string `json:"job"`
-	Done    bool   `json:"done"` // all outputs were written
+	// Key is what the submission is named by. An entry with a key and without a job is a submission whose answer was never read: sent again under its
+	// key, it makes no second job.
+	Key  string `json:"key,omitempty"`
+	Job  string `json:"job"`
+	Done bool   `json:"done"` // all outputs were written
 }
 
 // openJournal reads what is there and opens it for more.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes a lock on a file, for this process alone or shared, for as long as the file stays open. The kernel frees it when the process
+// lockFile takes a lock on a file, for this process alone or shared, for as long as the file stays open, or returns errLocked. The kernel frees it when the process
 // ends, however it ends.
 func lockFile(name string, alone bool) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
@@ -23,9 +23,9 @@ func lockFile(name string, alone bool) (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errors.New("another aviary serve uses it, and role all needs it alone")
+			err = errLocked
 		}
-		return nil, errors.Join(fmt.Errorf("lock: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), f.Close())
 	}
 	return f, nil
 }

@@ -15,19 +15,24 @@ import (
 
 // The parsers of settings. Each says in its error what it accepts.
 
-// parseSeconds reads a number of seconds or a Go duration; both finite and not negative.
+// parseSeconds reads a number of seconds, or of days as in 30d, or a Go duration; all finite and not negative.
 func parseSeconds(s string) (time.Duration, error) {
 	s = strings.TrimSpace(s)
-	if f, err := strconv.ParseFloat(s, 64); err == nil {
-		d, ok := aviary.Seconds(f)
+	const day = 24 * 60 * 60
+	number, factor := s, 1.0
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		number, factor = days, day
+	}
+	if f, err := strconv.ParseFloat(number, 64); err == nil {
+		d, ok := aviary.Seconds(f * factor)
 		if !ok {
-			return 0, fmt.Errorf("%q is not a finite, non-negative number of seconds", s)
+			return 0, fmt.Errorf("%q is not a finite, non-negative time", s)
 		}
 		return d, nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is neither a number of seconds nor a duration such as 1h30m", s)
+		return 0, fmt.Errorf("%q is neither a number of seconds nor a duration such as 1h30m or 30d", s)
 	}
 	return d, nil
 }
@@ -47,6 +52,18 @@ func parseBF16(s string) (BF16, error) {
 func parseModel(s string) (string, error) {
 	if s == "bundled" {
 		return "", nil
+	}
+	return s, nil
+}
+
+// parseHeaderName reads the name of an HTTP header, or nothing.
+func parseHeaderName(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	for _, r := range s {
+		word := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !word && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) {
+			return "", fmt.Errorf("%q is no name of an HTTP header", s)
+		}
 	}
 	return s, nil
 }

@@ -16,12 +16,15 @@ import (
 	"github.com/aviary-asr/aviary/cmd/internal/cli"
 )
 
-// asAviary makes the test binary behave as aviary, so that tests can send signals to a real process.
+// asAviary makes the test binary behave as aviary, so that tests can send signals to a real process: 1 as the one of cmd/aviary, and otherwise as one with the faulty
+// engine that its value names.
 const asAviary = "AVIARY_TEST_AS_AVIARY"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asAviary) != "" {
+	if engine := os.Getenv(asAviary); engine == "1" {
 		os.Exit(cli.Main(os.Args[1:], cli.Standard(), backends))
+	} else if engine != "" {
+		os.Exit(faulty(engine).Main(os.Args[1:], cli.Standard()))
 	}
 	os.Exit(m.Run())
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -59,28 +58,11 @@ func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 // app is what all commands share.
 type app struct {
 	Streams
-	backends []Backend
+	program  Program
 	settings Settings
 
 	server, token string
 	json          bool
-}
-
-// Main runs a command line and returns the exit code.
-func Main(args []string, streams Streams, backends []Backend) int {
-	ctx, stop := streams.Signals(context.Background())
-	defer stop()
-	a := &app{Streams: streams, backends: backends, settings: DefaultSettings()}
-	root := a.rootCommand()
-	root.SetArgs(args)
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.Err)
-	err := root.ExecuteContext(ctx)
-	if err != nil && strings.HasPrefix(err.Error(), "unknown command") { // cobra has no error type for it
-		err = usageError(err)
-	}
-	return a.report(ctx, err)
 }
 
 // report prints an error once and turns it into the exit code.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,7 +23,11 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serve runs the system until SIGTERM or Ctrl-C, which drains it: the running job may finish, or is given back to the queue.
 
 Role all is everything in one process with one data directory: an embedded Redis, SQLite, files and a worker on the CPU.
-Roles api and worker are separate processes that share a Redis (AVIARY_REDIS_URL), a database and the blobs.`,
+Roles api and worker are separate processes that share a Redis (AVIARY_REDIS_URL), a database and the blobs. A data directory belongs to one host:
+of its workers one at a time uses a device, and others wait for it.
+
+A worker ends itself with exit code 70 when a call of its device hangs, and with 71 when its device failed or fails its test at the start: run it under
+something that starts it again. Its job is not lost. A device that failed 3 times within an hour is not used for the rest of it.`,
 		Example: `  aviary serve
   aviary serve --listen 127.0.0.1:9000 --data-dir ./data
   aviary serve --role api    --redis-url redis://localhost:6379 --data-dir /srv/aviary
@@ -55,7 +60,11 @@ Roles api and worker are separate processes that share a Redis (AVIARY_REDIS_URL
 const hurry = 30 * time.Second
 
 func (a *app) serve(ctx context.Context, role Role, log *slog.Logger) error {
-	system, err := Start(ctx, role, a.settings, a.backends, log)
+	system, err := a.program.Start(ctx, role, a.settings, log)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) { // told to stop while it waited for a device, or loaded the model
+		log.Info("stopped before it was ready", "cause", context.Cause(ctx))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -64,12 +73,12 @@ func (a *app) serve(ctx context.Context, role Role, log *slog.Logger) error {
 	case <-ctx.Done():
 		log.Info("stopping", "cause", context.Cause(ctx))
 	case failure = <-system.Failed():
-		log.Error("a listener failed", "err", failure)
+		log.Error("stopping after a failure", "err", failure)
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.settings.DrainTimeout+hurry)
 	defer cancel()
 	if err := system.Stop(stopping); err != nil {
-		return fmt.Errorf("stop: %w", err)
+		return errors.Join(failure, fmt.Errorf("stop: %w", err))
 	}
 	return failure
 }

@@ -39,7 +39,13 @@ type Settings struct {
 	MaxUploadBytes int64
 	MaxQueueJobs   int
 	MaxQueueAudio  time.Duration
+	MaxTenantJobs  int           // of one caller, waiting or running
+	MaxTenantAudio time.Duration // likewise
+	TenantHeader   string        // in which an authenticating proxy names the caller; empty: all callers are one
 	DrainTimeout   time.Duration
+
+	RetentionAudio, RetentionTranscript time.Duration // from the end of a job on; 0 is for ever
+
 	InsecureNoAuth bool // listen beyond loopback though nothing authenticates callers
 
 	LogFormat string
@@ -129,6 +135,15 @@ func settingsTable(s *Settings) []setting {
 		{"AVIARY_MAX_UPLOAD_BYTES", "largest upload (bytes, or 500MB, 4GiB); 0 is no limit", parsed(&s.MaxUploadBytes, parseBytes, "bytes")},
 		{"AVIARY_MAX_QUEUE_JOBS", "most jobs that may wait; 0 is no limit", parsed(&s.MaxQueueJobs, parseCount, "n")},
 		{"AVIARY_MAX_QUEUE_AUDIO", "most audio that may wait (seconds, or 100h); 0 is no limit", parsed(&s.MaxQueueAudio, parseSeconds, "duration")},
+		{"AVIARY_MAX_TENANT_JOBS", "most jobs that one caller may have waiting or running; 0 is no limit", parsed(&s.MaxTenantJobs, parseCount, "n")},
+		{"AVIARY_MAX_TENANT_AUDIO", "most audio that one caller may have waiting or running (seconds, or 100h); 0 is no limit",
+			parsed(&s.MaxTenantAudio, parseSeconds, "duration")},
+		{"AVIARY_TENANT_HEADER", "header that names the caller, for fairness and limits; it is believed, so a proxy must set it and remove what callers send",
+			parsed(&s.TenantHeader, parseHeaderName, "name")},
+		{"AVIARY_RETENTION_AUDIO", "how long recordings are kept after their job ended (30d, 12h, seconds); without one a job cannot be retried; 0 is for ever",
+			parsed(&s.RetentionAudio, parseSeconds, "duration")},
+		{"AVIARY_RETENTION_TRANSCRIPT", "how long transcripts are kept after their job ended; then its recording goes too, if it is still there; 0 is for ever",
+			parsed(&s.RetentionTranscript, parseSeconds, "duration")},
 		{"AVIARY_DRAIN_TIMEOUT", "how long a stopping worker lets its job run on", parsed(&s.DrainTimeout, parseSeconds, "duration")},
 		{"AVIARY_LOG_FORMAT", "text or json", parsed(&s.LogFormat, parseLogFormat, "format")},
 		{"AVIARY_LOG_LEVEL", "debug, info, warn or error", parsed(&s.LogLevel, parseLevel, "level")},

@@ -10,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"github.com/aviary-asr/aviary"
 	"github.com/aviary-asr/aviary/api"
-	"github.com/aviary-asr/aviary/gpu"
 	"github.com/aviary-asr/aviary/probe"
 	"github.com/aviary-asr/aviary/queue"
 	"github.com/aviary-asr/aviary/store"
@@ -25,7 +25,7 @@ import (
 // Role says which parts of the system a process runs.
 type Role string
 
-// The roles. Every role dispatches and sweeps: several at once are harmless, none at all would strand jobs.
+// The roles. Every role takes part in the election of the one that dispatches and sweeps: without any, jobs would be stranded.
 const (
 	RoleAll    Role = "all"
 	RoleAPI    Role = "api"
@@ -40,53 +40,60 @@ func parseRole(s string) (Role, error) {
 	return "", fmt.Errorf("role %q is none of all, api, worker", s)
 }
 
-// Times of a worker's life, see DECISIONS.md.
-const (
-	lease     = 30 * time.Second
-	heartbeat = 2 * time.Second // carries progress and hears of a cancel, so that it is shorter than the lease needs
-	// freeBytes is kept free on the disk of the uploads: refusing early beats a full disk under running jobs.
-	freeBytes = 256 << 20
-)
+// freeBytes is kept free on the disk of the uploads: refusing early beats a full disk under running jobs.
+const freeBytes = 256 << 20
 
 // System is one process of Aviary: the parts that its role needs, wired. It runs in tests as it does in production.
 type System struct {
 	log      *slog.Logger
 	settings Settings
+	timing   Timing
+	observer aviary.Observer // the metrics, or what Program.Observe made of them
 	role     Role
 
 	store      aviary.Store
 	blobs      aviary.Blobs
 	prober     *probe.Prober
 	conn       *queue.Conn
+	leader     *queue.Leader
+	keeper     *aviary.Housekeeper
 	dispatcher *queue.Dispatcher
 	sweeper    *queue.Sweeper
 	worker     *queue.Worker
-	devices    []*gpu.Device
+	devices    []*workDevice
+	meter      *aviary.Meter
 	metrics    *api.Metrics
 	server     *api.Server
 
 	api, observe *listener
 	lock         *os.File
 
+	name, node string      // of this process and of its place, in the store
+	started    atomic.Bool // Start has done its work
+	stuck      bool        // a device may not have come back: closing it would wait for it
+
 	background sync.WaitGroup
 	stopWork   context.CancelFunc
 	stopOnce   sync.Once
 	stopped    error      // of Stop
-	failed     chan error // a listener died
+	failed     chan error // a listener died, or a device failed
 }
 
-// Start brings a process up: when it returns, the API answers and the worker takes jobs. What it opened it closes again when it fails.
-func Start(ctx context.Context, role Role, settings Settings, backends []Backend, log *slog.Logger) (_ *System, err error) {
+// Start brings a process up: when it returns, the API answers and the worker takes jobs. The API answers before that, and is not ready yet. What was
+// opened is closed again when Start fails.
+func (p Program) Start(ctx context.Context, role Role, settings Settings, log *slog.Logger) (_ *System, err error) {
 	if err := settings.Validate(); err != nil {
 		return nil, err
 	}
 	if role != RoleAll && settings.RedisURL == "" {
 		return nil, usageError(fmt.Errorf("--role %s needs a Redis that it shares with the other roles: set AVIARY_REDIS_URL", role))
 	}
-	s := &System{log: log, settings: settings, role: role, failed: make(chan error, 2)}
+	s := &System{log: log, settings: settings, timing: p.Timing.withDefaults(), role: role, failed: make(chan error, 3), name: workerName()}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry)
+			defer cancel()
+			err = errors.Join(err, s.Stop(stopping))
 		}
 	}()
 	if err := s.openData(ctx); err != nil {
@@ -95,19 +102,26 @@ func Start(ctx context.Context, role Role, settings Settings, backends []Backend
 	if s.prober, err = newProber(ctx, settings, log); err != nil {
 		return nil, err
 	}
-	s.metrics = api.NewMetrics(api.MetricsConfig{Store: s.store, Blobs: s.blobs, Version: version(), Log: log})
+	s.meter = &aviary.Meter{Store: s.store, Log: log}
+	s.metrics = api.NewMetrics(api.MetricsConfig{Store: s.store, Blobs: s.blobs, Redis: s.redisState, Rate: s.meter.Rate, Leads: s.leads, Version: version(), Log: log})
+	s.observer = s.metrics
+	if p.Observe != nil {
+		s.observer = p.Observe(s.metrics)
+	}
 	if err := s.openQueue(ctx); err != nil {
 		return nil, err
-	}
-	if role != RoleAPI {
-		if err := s.openWorker(ctx, backends); err != nil {
-			return nil, err
-		}
 	}
 	if err := s.openAPI(); err != nil {
 		return nil, err
 	}
-	return s, s.run() //nolint:contextcheck // what runs outlives Start, until Stop
+	s.run() //nolint:contextcheck // what runs outlives Start, until Stop
+	if role != RoleAPI {
+		if err := s.startWorker(ctx, p.Backends); err != nil {
+			return nil, err
+		}
+	}
+	s.started.Store(true)
+	return s, nil
 }
 
 // openData opens store and blobs. A process that runs everything owns its data directory alone; the other roles share theirs.
@@ -117,8 +131,15 @@ func (s *System) openData(ctx context.Context) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	var err error
-	if s.lock, err = lockFile(filepath.Join(dir, "lock"), s.role == RoleAll); err != nil {
+	s.lock, err = lockFile(filepath.Join(dir, "lock"), s.role == RoleAll)
+	if errors.Is(err, errLocked) {
+		err = errors.New("another aviary serve uses it, and role all needs it alone")
+	}
+	if err != nil {
 		return fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	if s.node, err = nodeID(ctx, dir); err != nil {
+		return err
 	}
 	url := s.settings.DatabaseURL
 	if url == "" {
@@ -134,7 +155,7 @@ func (s *System) openData(ctx context.Context) error {
 	if s.blobs, err = store.OpenBlobs(ctx, url); err != nil {
 		return fmt.Errorf("AVIARY_BLOB_URL: %w", err)
 	}
-	return nil
+	return s.warnOfOrphans(ctx)
 }
 
 func (s *System) openQueue(ctx context.Context) error {
@@ -151,58 +172,34 @@ func (s *System) openQueue(ctx context.Context) error {
 	if s.sweeper, err = queue.NewSweeper(s.conn, s.store, s.dispatcher, cfg, s.log); err != nil {
 		return err
 	}
-	s.sweeper.Report = func(did queue.Swept) {
-		s.metrics.JobsLost(did.Lost)
-		s.metrics.Reenqueued(did.Returned)
-	}
-	return nil
-}
-
-func (s *System) queueConfig() queue.Config {
-	cfg := queue.DefaultConfig()
-	cfg.Drain = s.settings.DrainTimeout
-	return cfg
-}
-
-func (s *System) openWorker(ctx context.Context, backends []Backend) error {
-	var err error
-	if s.devices, err = openDevices(ctx, s.settings, backends, s.log); err != nil {
-		return err
-	}
-	runner := &aviary.Runner{
-		Store: s.store, Blobs: s.blobs, Prober: s.prober, Observer: s.metrics, Log: s.log,
-		Worker: workerName(), Lease: lease, Beat: heartbeat, MaxDuration: s.settings.MaxDuration,
-	}
-	devices := make([]aviary.Device, len(s.devices))
-	for i, d := range s.devices {
-		devices[i] = d
-	}
-	s.worker, err = queue.NewWorker(s.conn, runner, devices, s.dispatcher, s.queueConfig(), s.log)
+	s.sweeper.Report = s.reportSweep
+	s.keeper = s.housekeeper()
+	s.leader, err = queue.NewLeader(s.store, s.leaderName(), s.timing.Term, s.log)
 	return err
 }
 
-// workerName is unique among all processes that share a store, also after a restart with the same process id.
-func workerName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), ulid.Make().String()[20:])
+func (s *System) queueConfig() queue.Config {
+	cfg := s.timing.Queue
+	cfg.Drain, cfg.Grace = s.settings.DrainTimeout, 2*s.timing.Grace
+	return cfg
 }
 
 // openAPI opens the listeners: the API where the role has one, and the metrics always.
 func (s *System) openAPI() error {
 	var err error
 	intake := &aviary.Intake{
-		Store: s.store, Blobs: s.blobs, Prober: s.prober, Waker: s.dispatcher, Observer: s.metrics, Log: s.log,
+		Store: s.store, Blobs: s.blobs, Prober: s.prober, Waker: s.dispatcher, Observer: s.observer, Log: s.log,
 		NewID: func() string { return "job_" + ulid.Make().String() },
 		Limits: aviary.IntakeLimits{
 			Duration: s.settings.MaxDuration, UploadBytes: s.settings.MaxUploadBytes, FreeBytes: freeBytes,
-			Queue: aviary.QueueLimits{Jobs: s.settings.MaxQueueJobs, Audio: s.settings.MaxQueueAudio}, MaxAttempts: aviary.DefaultMaxAttempts,
+			Queue: aviary.QueueLimits{Jobs: s.settings.MaxQueueJobs, Audio: s.settings.MaxQueueAudio,
+				TenantJobs: s.settings.MaxTenantJobs, TenantAudio: s.settings.MaxTenantAudio},
+			MaxAttempts: aviary.DefaultMaxAttempts,
 		},
+		Rate:     s.meter.Rate,
 		Decoding: make(chan struct{}, s.settings.decodes()),
 	}
-	s.server, err = api.New(api.Config{Intake: intake, Store: s.store, Metrics: s.metrics, Log: s.log, Version: version(), Ready: s.ready,
+	s.server, err = api.New(api.Config{Intake: intake, Store: s.store, Metrics: s.metrics, Log: s.log, Version: version(), Ready: s.ready, Tenant: s.tenantOf(),
 		Formats: s.prober.Formats()})
 	if err != nil {
 		return err
@@ -227,6 +224,9 @@ func (s *System) openAPI() error {
 
 // ready says whether a request can be served: the store answers. Redis may be away: jobs are accepted all the same.
 func (s *System) ready(ctx context.Context) error {
+	if !s.started.Load() {
+		return fmt.Errorf("%w: the worker is not ready", api.ErrStarting)
+	}
 	_, err := s.store.Backlog(ctx)
 	if err != nil {
 		s.log.Error("the store does not answer", "err", err)
@@ -236,17 +236,12 @@ func (s *System) ready(ctx context.Context) error {
 }
 
 // run starts everything that was opened.
-func (s *System) run() error {
+func (s *System) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stopWork = cancel
-	s.background.Go(func() { s.dispatcher.Run(ctx) })
-	s.background.Go(func() { s.sweeper.Run(ctx) })
+	s.background.Go(func() { s.leader.Run(ctx, s.dispatcher.Run, s.sweeper.Run, s.keeper.Run) })
 	s.background.Go(func() { s.sweepBlobs(ctx) })
-	if s.worker != nil {
-		if err := s.worker.Start(); err != nil {
-			return err
-		}
-	}
+	s.background.Go(func() { s.meter.Run(ctx) })
 	for _, l := range []*listener{s.api, s.observe} {
 		if l != nil {
 			l.serve(s.failed)
@@ -255,7 +250,9 @@ func (s *System) run() error {
 	if s.api != nil {
 		s.log.Info("the API listens", "url", s.URL())
 	}
-	return nil
+	if s.observe != nil {
+		s.log.Info("metrics are served", "url", s.MetricsURL())
+	}
 }
 
 // sweepEvery is between two looks for what crashed processes left among the blobs.
@@ -287,7 +284,7 @@ func (s *System) URL() string { return "http://" + s.api.Addr().String() }
 // MetricsURL is where Prometheus scrapes.
 func (s *System) MetricsURL() string { return "http://" + s.observe.Addr().String() + "/metrics" }
 
-// Failed yields the error of a listener that died.
+// Failed yields the error of a listener that died, or of a device that failed: the process should stop.
 func (s *System) Failed() <-chan error { return s.failed }
 
 // Stop ends the process's work and loses nothing: new uploads are refused, running jobs go on until the drain timeout and are then given
@@ -299,10 +296,14 @@ func (s *System) Stop(ctx context.Context) error {
 }
 
 func (s *System) stop(ctx context.Context) error {
-	s.server.Drain()
+	if s.server != nil { // nil when Start failed early
+		s.server.Drain()
+	}
 	var errs []error
 	if s.worker != nil {
-		errs = append(errs, s.worker.Stop(ctx))
+		err := s.worker.Stop(ctx)
+		s.stuck = err != nil
+		errs = append(errs, err)
 	}
 	for _, l := range []*listener{s.api, s.observe} {
 		if l != nil {
@@ -327,7 +328,9 @@ func (s *System) close() error {
 		s.background.Wait()
 	}
 	for _, d := range s.devices {
-		errs = append(errs, d.Close())
+		if !s.stuck {
+			errs = append(errs, d.Close())
+		}
 	}
 	if s.conn != nil {
 		errs = append(errs, s.conn.Close())

@@ -1,0 +1,45 @@
+package queue
+
+import "time"
+
+// brake notices that attempts are lost all over: then it is the fleet and not the jobs, and each further job would only come nearer to its quarantine. It
+// judges by what the sweeper ended and what succeeded in the last brakeSpan. It is not safe for concurrent use.
+type brake struct {
+	points []brakePoint // the oldest is the last one that is at least brakeSpan old, if there is one
+	on     bool
+}
+
+// brakePoint is what has been counted until a time.
+type brakePoint struct {
+	at              time.Time
+	lost, succeeded int
+}
+
+const (
+	brakeSpan = 5 * time.Minute
+	// brakeLost is how many attempts must be lost at least: a few say nothing about a fleet.
+	brakeLost = 10
+	// brakeShare is the share of the lost among the attempts that ended, above which the brake is on: one in so many.
+	brakeShare = 5
+)
+
+// observe takes what was lost since the last call, and how many jobs have ever succeeded. It returns whether the brake is on.
+func (b *brake) observe(now time.Time, lost, succeeded int) bool {
+	total := lost
+	if n := len(b.points); n > 0 {
+		total += b.points[n-1].lost
+	} else {
+		// What was lost before the first look counts, what succeeded before it does not.
+		b.points = append(b.points, brakePoint{at: now, succeeded: succeeded})
+	}
+	b.points = append(b.points, brakePoint{at: now, lost: total, succeeded: succeeded})
+	old := 0
+	for old+1 < len(b.points) && now.Sub(b.points[old+1].at) >= brakeSpan {
+		old++
+	}
+	b.points = b.points[old:]
+	gone := total - b.points[0].lost
+	ended := gone + max(succeeded-b.points[0].succeeded, 0)
+	b.on = gone >= brakeLost && gone*brakeShare > ended
+	return b.on
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -223,5 +224,60 @@ func TestPostgresTenantCounters(t *testing.T) {
 	}
 	if n, _ := shards(); n != 0 {
 		t.Errorf("%d shards of a tenant without jobs are left after a recount", n)
+	}
+}
+
+// TestPostgresCallOutOfTime: what takes longer than a call may is unavailable, and has changed nothing; a caller who gave up hears of that instead.
+func TestPostgresCallOutOfTime(t *testing.T) {
+	t.Parallel()
+	s := openPostgresTest(t, Options{LockWait: time.Minute})
+	tx, err := s.write.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "LOCK TABLE jobs"); err != nil {
+		t.Fatal(err)
+	}
+	s.longestCall = 100 * time.Millisecond
+	if _, err := s.CreateJob(t.Context(), aviary.Job{ID: "job_1"}, aviary.QueueLimits{}); aviary.CodeOf(err) != aviary.CodeStoreUnavailable {
+		t.Errorf("a call out of time: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.CreateJob(short, aviary.Job{ID: "job_1"}, aviary.QueueLimits{}); !errors.Is(err, context.DeadlineExceeded) || aviary.CodeOf(err) == aviary.CodeStoreUnavailable {
+		t.Errorf("a caller out of time: %v", err)
+	}
+	s.longestCall = time.Minute
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Job(t.Context(), "job_1"); aviary.CodeOf(err) != aviary.CodeNotFound {
+		t.Errorf("the job that was refused: %v", err)
+	}
+}
+
+// TestEndOfTime: database/sql says that there is no transaction when its context ended between two statements.
+func TestEndOfTime(t *testing.T) {
+	t.Parallel()
+	s := &sqlStore{}
+	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for _, c := range []struct {
+		name       string
+		caller     context.Context
+		committing bool
+		err        error
+		code       aviary.Code
+		deadline   bool
+	}{
+		{"the caller's", over, false, sql.ErrTxDone, aviary.CodeInternal, true},
+		{"ours", t.Context(), false, sql.ErrTxDone, aviary.CodeStoreUnavailable, true},
+		{"ours, in the middle of a commit", t.Context(), true, context.DeadlineExceeded, aviary.CodeInternal, true},
+		{"another failure", t.Context(), false, errors.New("disk"), aviary.CodeInternal, false},
+	} {
+		err := s.endOfTime(c.caller, over, "op", c.committing, c.err)
+		if aviary.CodeOf(err) != c.code || errors.Is(err, context.DeadlineExceeded) != c.deadline {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
 }

@@ -121,6 +121,7 @@ const mostTries = 4
 
 // try runs do until it passes, or fails in a way that another try would not mend.
 func (s *sqlStore) try(ctx context.Context, op string, do func(ctx context.Context) (committing bool, err error)) error {
+	caller := ctx
 	if s.longestCall > 0 {
 		limited, cancel := context.WithTimeout(ctx, s.longestCall)
 		defer cancel()
@@ -129,7 +130,8 @@ func (s *sqlStore) try(ctx context.Context, op string, do func(ctx context.Conte
 	pooled := s.write.Stats().OpenConnections + s.read.Stats().OpenConnections
 	for n := 1; ; {
 		committing, err := do(ctx)
-		if err == nil || s.again == nil {
+		err = s.endOfTime(caller, ctx, op, committing, err)
+		if err == nil || s.again == nil || ctx.Err() != nil && !committing {
 			return s.fail(op, err)
 		}
 		if committing && s.again(err, true) == remedyNone {
@@ -150,6 +152,18 @@ func (s *sqlStore) try(ctx context.Context, op string, do func(ctx context.Conte
 		case <-time.After(pause):
 		}
 	}
+}
+
+// endOfTime tells the end of a call's time from other failures. database/sql rolls back when a context ends, and then says of the next statement that there is
+// no transaction. Where not the caller's time is over but ours, the database has not answered: it did nothing, unless it was committing.
+func (s *sqlStore) endOfTime(caller, ctx context.Context, op string, committing bool, err error) error {
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), err)
+	}
+	if !committing && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && caller.Err() == nil {
+		return aviary.WrapError(aviary.CodeStoreUnavailable, op, err, "The store did not answer in time.")
+	}
+	return err
 }
 
 // now is the time as the database keeps it: of the clock that the store was given, or of the database. The hosts of several stores on one

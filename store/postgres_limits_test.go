@@ -264,18 +264,22 @@ func TestEndOfTime(t *testing.T) {
 	defer cancel()
 	for _, c := range []struct {
 		name       string
-		caller     context.Context
+		callers    bool // it is the caller's time that is over
 		committing bool
 		err        error
 		code       aviary.Code
 		deadline   bool
 	}{
-		{"the caller's", over, false, sql.ErrTxDone, aviary.CodeInternal, true},
-		{"ours", t.Context(), false, sql.ErrTxDone, aviary.CodeStoreUnavailable, true},
-		{"ours, in the middle of a commit", t.Context(), true, context.DeadlineExceeded, aviary.CodeInternal, true},
-		{"another failure", t.Context(), false, errors.New("disk"), aviary.CodeInternal, false},
+		{"the caller's", true, false, sql.ErrTxDone, aviary.CodeInternal, true},
+		{"ours", false, false, sql.ErrTxDone, aviary.CodeStoreUnavailable, true},
+		{"ours, in the middle of a commit", false, true, context.DeadlineExceeded, aviary.CodeInternal, true},
+		{"another failure", false, false, errors.New("disk"), aviary.CodeInternal, false},
 	} {
-		err := s.endOfTime(c.caller, over, "op", c.committing, c.err)
+		caller := t.Context()
+		if c.callers {
+			caller = over
+		}
+		err := s.endOfTime(caller, over, "op", c.committing, c.err)
 		if aviary.CodeOf(err) != c.code || errors.Is(err, context.DeadlineExceeded) != c.deadline {
 			t.Errorf("%s: %v", c.name, err)
 		}

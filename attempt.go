@@ -31,9 +31,17 @@ type Runner struct {
 	RunFloor time.Duration // the smallest run limit
 	// Hung is called when an attempt hangs, once that is recorded. It ends the process, since nothing else frees the device, and must not wait for
 	// anything that the device holds up. nil, or one that returns, leaves Run where it is until the work comes back.
-	Hung func(device string)
+	Hung func(h Hang)
 
-	paces paces
+	paces   paces
+	storage storageGate
+}
+
+// Hang is an attempt whose work does not come back.
+type Hang struct {
+	Device, JobID string
+	InDevice      bool // the device was at work; otherwise the storage of recordings does not answer, or a decoder hangs
+	Why           error
 }
 
 // AttemptStore is what a Runner needs of a Store.
@@ -53,7 +61,7 @@ var (
 var ErrDeviceLost = errors.New("the device is lost")
 
 // Run claims the ticket's job, transcribes it, and records how that ended. It returns an error in two cases: the store could not be reached before the
-// claim, and then nothing happened and the ticket can be tried again; or the device is no longer good, ErrDeviceLost. A ticket that is no longer good is
+// claim, or the recordings are not there (ErrStorageAway), and then nothing happened and the ticket can be tried again; or the device is no longer good, ErrDeviceLost. A ticket that is no longer good is
 // no error. When ctx is canceled with the cause ErrDrain, the job is released.
 //
 // While the store is away, Run keeps the result, and with it the device, for up to 10 minutes: what cannot be recorded is not worth computing.
@@ -91,6 +99,9 @@ func (r *Runner) Run(ctx context.Context, t Ticket, d Device) error {
 
 // claim starts the attempt. The limit of a run depends on the job, which is read first: what it depends on never changes.
 func (r *Runner) claim(ctx context.Context, t Ticket, d Device) (Job, time.Duration, error) {
+	if err := r.storage.check(ctx, r.Blobs); err != nil {
+		return Job{}, 0, err // no job could be run here, and a worker with the right place may be beside us
+	}
 	job, err := r.Store.Job(ctx, t.JobID)
 	if err != nil {
 		return Job{}, 0, err
@@ -109,8 +120,9 @@ type attempt struct {
 	log    *slog.Logger
 	began  time.Time
 
-	phase atomic.Value // Phase
-	done  atomic.Int64 // audio done, as a time.Duration
+	phase   atomic.Value // Phase
+	done    atomic.Int64 // audio done, as a time.Duration
+	reading atomic.Int64 // calls of the storage of recordings that have not come back
 }
 
 // work is the part that uses the device: decode, transcribe. A panic in it fails this job and no other.
@@ -168,15 +180,17 @@ func (a *attempt) decode(ctx context.Context) (PCM, error) {
 	if key == "" {
 		key = a.job.BlobKey
 	}
+	a.reading.Add(1)
 	blob, err := a.Blobs.Open(ctx, key)
+	a.reading.Add(-1)
 	if CodeOf(err) == CodeNotFound { // a client would take it for the job
 		return nil, WrapError(CodeInternal, op, err, "The audio of this job is no longer stored.")
 	}
 	if err != nil {
 		return nil, awayError(op, err)
 	}
-	stored := &storedBlob{Blob: blob}
-	defer blob.Close() //nolint:errcheck // read only
+	stored := &storedBlob{Blob: blob, reading: &a.reading}
+	defer stored.Close() //nolint:errcheck // read only
 	pcm, err := a.Prober.Decode(ctx, stored, blob.Size(), a.MaxDuration)
 	if away := stored.failed.Load(); err != nil && away != nil && ctx.Err() == nil {
 		return nil, awayError(op, *away)
@@ -197,25 +211,34 @@ func (a *attempt) decode(ctx context.Context) (PCM, error) {
 // storedWithin is how far the stored audio's duration may be from the job's: rounding to samples and to the store's microseconds.
 const storedWithin = time.Millisecond
 
-// errStorageAway is behind errors of reading what is stored, as against errors in what was read.
-var errStorageAway = errors.New("the storage of recordings does not answer")
+// errUnreadable is behind errors of reading what is stored, as against errors in what was read.
+var errUnreadable = errors.New("the storage of recordings does not answer")
 
 func awayError(op string, err error) error {
-	return WrapError(CodeInternal, op, fmt.Errorf("%w: %w", errStorageAway, err), "The stored audio of this job cannot be read at the moment.")
+	return WrapError(CodeInternal, op, fmt.Errorf("%w: %w", errUnreadable, err), "The stored audio of this job cannot be read at the moment.")
 }
 
-// storedBlob remembers that reading failed, whatever a decoder makes of it.
+// storedBlob remembers that reading failed, whatever a decoder makes of it, and counts what has not come back.
 type storedBlob struct {
 	Blob
-	failed atomic.Pointer[error]
+	failed  atomic.Pointer[error]
+	reading *atomic.Int64
 }
 
 func (b *storedBlob) ReadAt(p []byte, offset int64) (int, error) {
+	b.reading.Add(1)
+	defer b.reading.Add(-1)
 	n, err := b.Blob.ReadAt(p, offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.failed.Store(&err)
 	}
 	return n, err
+}
+
+func (b *storedBlob) Close() error {
+	b.reading.Add(1)
+	defer b.reading.Add(-1)
+	return b.Blob.Close()
 }
 
 // beat renews the lease until ctx ends. It stops the run when the job is to be canceled or belongs to somebody else by now. While the

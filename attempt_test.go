@@ -25,6 +25,7 @@ type ledger struct {
 	beats     []aviary.Beat
 	ends      []string
 	failure   aviary.Failure
+	became    aviary.State // what FailAttempt answers; by default what was asked for
 	got       aviary.Transcript
 	claims    []aviary.Claim
 }
@@ -75,9 +76,18 @@ func (l *ledger) FinishAttempt(_ context.Context, _ aviary.AttemptRef, t aviary.
 	l.got = t
 	return l.end("finished")
 }
-func (l *ledger) FailAttempt(_ context.Context, _ aviary.AttemptRef, f aviary.Failure) error {
+func (l *ledger) FailAttempt(_ context.Context, _ aviary.AttemptRef, f aviary.Failure) (aviary.State, error) {
 	l.failure = f
-	return l.end("failed")
+	err := l.end("failed")
+	switch {
+	case err != nil:
+		return "", err
+	case l.became != "":
+		return l.became, nil
+	case f.Retry:
+		return aviary.StateQueued, nil
+	}
+	return aviary.StateFailed, nil
 }
 func (l *ledger) ReleaseAttempt(context.Context, aviary.AttemptRef) error { return l.end("released") }
 func (l *ledger) CancelAttempt(context.Context, aviary.AttemptRef) error  { return l.end("canceled") }

@@ -168,6 +168,15 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
+// OutOfTime is what a call of the store has failed with under a deadline that was set for it, where ctx is that of who set it: unless ctx has ended too, the
+// store did not answer in time. A call that may have been committing says so itself, with a code: see Store.
+func OutOfTime(ctx context.Context, op string, err error) error {
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*Error)) {
+		return err
+	}
+	return WrapError(CodeStoreUnavailable, op, err, "The store did not answer in time.")
+}
+
 // The fences of the store: a write came from a state or an attempt that is no longer the current one. They never reach a user.
 var (
 	ErrStale = errors.New("the attempt is no longer the current one")

@@ -328,6 +328,7 @@ func (h *Housekeeper) recount(ctx context.Context, did *Kept) error {
 	}
 	drift, err := h.Store.Recount(ctx)
 	if err != nil {
+		h.nextRecount = now.Add(recountAgain)
 		return err
 	}
 	if did.Drift = len(drift); did.Drift > 0 {
@@ -336,6 +337,9 @@ func (h *Housekeeper) recount(ctx context.Context, did *Kept) error {
 	h.nextRecount = h.nightAfter(now)
 	return nil
 }
+
+// recountAgain is the rest after a recount that failed: it reads every row, and whatever ended it may still be there.
+const recountAgain = time.Hour
 
 // nightAfter is the next time after now at which counters are recounted.
 func (h *Housekeeper) nightAfter(now time.Time) time.Time {

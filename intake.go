@@ -28,6 +28,8 @@ type Intake struct {
 	Limits IntakeLimits
 	// Decoding has room for the uploads that are decoded at the same time; others wait their turn. nil is no bound.
 	Decoding chan struct{}
+	// StorePatience is how long the store may take for each call; zero means 30 s.
+	StorePatience time.Duration
 	// Rate is how fast the system works, for the time after which a refused caller should come back; see Meter. nil is unknown.
 	Rate func() (audioPerSecond float64, ok bool)
 
@@ -50,7 +52,8 @@ func (in *Intake) Submit(ctx context.Context, body io.Reader, s Submission) (job
 	switch {
 	case err != nil:
 		in.Observer.JobRefused(CodeOf(err))
-		return Job{}, false, in.withWait(ctx, err)
+		_ = in.ask(ctx, func(ctx context.Context) error { err = in.withWait(ctx, err); return nil })
+		return Job{}, false, err
 	case replayed:
 		return job, true, nil
 	}
@@ -76,7 +79,7 @@ func (in *Intake) submit(ctx context.Context, body io.Reader, s Submission) (Job
 	if err := in.checkRoom(ctx); err != nil {
 		return Job{}, false, err
 	}
-	if err := in.checkQueue(ctx); err != nil {
+	if err := in.ask(ctx, func(ctx context.Context) error { return in.checkQueue(ctx, s.Tenant) }); err != nil {
 		return Job{}, false, err
 	}
 	staged, err := in.Blobs.Stage(ctx)
@@ -119,7 +122,11 @@ func (in *Intake) create(ctx context.Context, s Submission, sum string, staged S
 	if err := in.commit(ctx, job, staged, recording); err != nil {
 		return Job{}, false, err
 	}
-	created, err := in.Store.CreateJob(ctx, job, in.Limits.Queue)
+	var created Job
+	err = in.ask(ctx, func(ctx context.Context) (err error) {
+		created, err = in.Store.CreateJob(ctx, job, in.Limits.Queue)
+		return err
+	})
 	if err == nil {
 		return created, false, nil
 	}
@@ -282,12 +289,15 @@ func CheckDuration(op string, d, limit time.Duration) error {
 	return e
 }
 
-// Delete purges a job: transcript and audio go, a tombstone stays.
+// Delete purges a job: transcript and audio go, a tombstone stays. Once the store has it, the end of ctx no longer stops it: an error that says that
+// nothing was changed comes from the store alone.
 func (in *Intake) Delete(ctx context.Context, id string, force bool) error {
 	job, err := in.Store.Expire(ctx, id, force)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
 	return in.deleteBlobs(ctx, job)
 }
 

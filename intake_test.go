@@ -127,6 +127,7 @@ type rows struct {
 	err     error
 	lost    bool // the row is made, but the answer is lost
 	backlog aviary.Backlog
+	open    map[string]aviary.Amount                     // by tenant
 	away    error                                        // of every read
 	looked  func(key string, jobs map[string]aviary.Job) // runs before Requested answers
 }
@@ -166,6 +167,10 @@ func (r *rows) Requested(_ context.Context, tenant, key string) (aviary.Job, err
 		return j, aviary.Errorf(aviary.CodeNotFound, "rows", "no job")
 	}
 	return j, nil
+}
+
+func (r *rows) TenantOpen(_ context.Context, tenant string) (aviary.Amount, error) {
+	return r.open[tenant], r.away
 }
 
 func (r *rows) Backlog(context.Context) (aviary.Backlog, error) { return r.backlog, r.away }

@@ -20,7 +20,7 @@ type Meter struct {
 
 // MeterStore is the part of a Store that a Meter reads. Both reads take constant time.
 type MeterStore interface {
-	Processed(ctx context.Context) (Amount, error)
+	Processed(ctx context.Context) (Totals, error)
 	Backlog(ctx context.Context) (Backlog, error)
 }
 

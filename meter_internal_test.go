@@ -75,11 +75,11 @@ type turning struct {
 	reads int
 }
 
-func (s *turning) Processed(context.Context) (Amount, error) {
+func (s *turning) Processed(context.Context) (Totals, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
-	return Amount{Audio: s.audio}, s.err
+	return Totals{Amount: Amount{Audio: s.audio}}, s.err
 }
 
 func (s *turning) Backlog(context.Context) (Backlog, error) {

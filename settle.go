@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -28,8 +29,8 @@ func (a *attempt) note(end *AttemptEnd, err error) {
 		// The lease runs out and the sweeper gives the job to another worker: nothing is lost.
 		a.log.Warn("the attempt's end was not recorded", "outcome", end.Outcome, "err", err)
 		end.Outcome, end.Unrecorded = OutcomeLost, true
-	default:
-		end.Quarantined = end.Outcome == OutcomeLost && a.job.Lost+1 >= MaxLost
+	case end.Quarantined:
+		a.log.Error("the job is quarantined: it has lost too many workers", "job", a.job.ID, "attempts", a.job.Attempt, "lost", a.job.Lost+1, "code", end.Code)
 	}
 	a.Observer.AttemptEnded(*end)
 	a.log.Info("attempt ended", "outcome", end.Outcome, "took_s", end.Took.Seconds(), "rtfx", end.RTFx)
@@ -65,18 +66,33 @@ func (a *attempt) record(ctx context.Context, end *AttemptEnd, t Transcript, err
 		return a.persist(ctx, func(ctx context.Context) error { return a.Store.ReleaseAttempt(ctx, a.ref) })
 	}
 	f := a.failure(err)
-	end.describe(f)
 	a.log.Warn("attempt failed", "code", f.Problem.Code, "retry", f.Retry, "lost", f.Lost, "err", err)
-	return a.persist(ctx, func(ctx context.Context) error { return a.Store.FailAttempt(ctx, a.ref, f) })
+	state, err := a.fail(ctx, f)
+	end.describe(f, state)
+	return err
 }
 
-// describe says what a failure is, as the store will record it.
-func (e *AttemptEnd) describe(f Failure) {
-	e.Outcome, e.Code = OutcomeFailed, f.Problem.Code
+// fail records a failure, and says what became of the job.
+func (a *attempt) fail(ctx context.Context, f Failure) (state State, err error) {
+	err = a.persist(ctx, func(ctx context.Context) (err error) {
+		state, err = a.Store.FailAttempt(ctx, a.ref, f)
+		return err
+	})
+	return state, err
+}
+
+// describe says what a failure was, by what became of the job: the tries may be used up, and a cancel comes first. Without a state, which is to say
+// unrecorded, it says what was meant.
+func (e *AttemptEnd) describe(f Failure, state State) {
+	e.Code = f.Problem.Code
 	switch {
+	case state == StateCanceled:
+		e.Outcome = OutcomeCanceled
 	case f.Lost:
-		e.Outcome = OutcomeLost
-	case f.Retry:
+		e.Outcome, e.Quarantined = OutcomeLost, state == StateFailed
+	case state == StateFailed || !f.Retry:
+		e.Outcome = OutcomeFailed
+	default:
 		e.Outcome = OutcomeRetried
 	}
 }
@@ -87,28 +103,42 @@ func (a *attempt) hang(ctx context.Context, why, cause error) {
 	end := AttemptEnd{Device: a.device.Name(), Audio: a.job.Audio.Duration, Took: time.Since(a.began)}
 	phase, _ := a.phase.Load().(Phase)
 	a.log.Error("the attempt hangs", "why", why, "phase", phase)
-	f := a.failure(Errorf(CodeAttemptTimeout, "attempt.run", "The attempt hung: it gave no sign of life, or did not stop at its run limit."))
-	end.describe(f)
-	recorded := make(chan error, 1)
+	f := a.failure(a.hangError(phase, why))
+	end.describe(f, "")
+	type became struct {
+		state State
+		err   error
+	}
+	recorded := make(chan became, 1)
 	if errors.Is(cause, ErrStale) {
-		recorded <- ErrStale
+		recorded <- became{err: ErrStale}
 	} else {
 		ending, cancel := context.WithCancel(ctx)
 		cancel() // in no more time than a drain has; then the lease runs out
 		go func() {
-			recorded <- a.persist(ending, func(ctx context.Context) error { return a.Store.FailAttempt(ctx, a.ref, f) })
+			state, err := a.fail(ending, f)
+			recorded <- became{state, err}
 		}()
 	}
 	select {
-	case err := <-recorded:
-		a.note(&end, err)
+	case job := <-recorded:
+		end.describe(f, job.state)
+		a.note(&end, job.err)
 	case <-time.After(persistDraining + time.Second): // a store that does not even look at its context
 		a.note(&end, context.DeadlineExceeded)
 	}
 	a.log.Error("what all goroutines do", "stacks", stacks())
 	if a.Hung != nil {
-		a.Hung(a.device.Name())
+		a.Hung(Hang{Device: a.device.Name(), JobID: a.job.ID, InDevice: phase == PhaseTranscribing, Why: why})
 	}
+}
+
+// hangError says whose fault a hang is: a storage that does not answer is none of the recording's, and costs it what any other failure of the storage does.
+func (a *attempt) hangError(phase Phase, why error) error {
+	if phase == PhaseDecoding && a.reading.Load() > 0 {
+		return awayError("attempt.decode", why)
+	}
+	return Errorf(CodeAttemptTimeout, "attempt.run", "The attempt hung: it gave no sign of life, or did not stop at its run limit.")
 }
 
 // Times of persist. The second bounds a drain.
@@ -153,20 +183,32 @@ var retries = map[Code]bool{
 // that to each device is quarantined.
 var losses = map[Code]bool{CodeDeviceFailed: true, CodeAttemptTimeout: true}
 
-// awayTries is how many attempts may end with a storage that does not answer before they are charged: about 15 minutes.
+// awayTries is how many attempts may end with a recording that cannot be read before they are charged: about 15 minutes. While the whole storage is away
+// (ErrStorageAway) none is: a worker that has the wrong place would use them up, beside one that has the right one.
 const awayTries = 8
 
-// failure classifies an error and says when to try again: 5 s, doubled for each such attempt before, at most 5 minutes.
+// backoff is the wait before the next attempt: 5 s, doubled for each such attempt before, at most 5 minutes.
+func backoff(before int) time.Duration { return min(5*time.Second<<min(before, 10), 5*time.Minute) }
+
+// LossDelay is how long a job waits after a lost attempt, for those lost before it: up to half as long again as it has to, at random. Jobs that were lost
+// together, as with a host, do not come back together.
+func LossDelay(before int) time.Duration {
+	d := backoff(before)
+	return d + rand.N(d/2)
+}
+
+// failure classifies an error and says when to try again.
 func (a *attempt) failure(err error) Failure {
 	p := ProblemOf(err)
 	f := Failure{Problem: p, Retry: retries[p.Code], Charge: true}
 	before := a.job.Fails
 	switch {
 	case losses[p.Code]:
-		f.Lost, f.Charge, before = true, false, a.job.Lost
-	case errors.Is(err, errStorageAway) && a.job.Attempt <= awayTries:
+		f.Lost, f.Charge, f.Delay = true, false, LossDelay(a.job.Lost)
+		return f
+	case errors.Is(err, ErrStorageAway), errors.Is(err, errUnreadable) && a.job.Attempt <= awayTries:
 		f.Charge, before = false, a.job.Attempt-1
 	}
-	f.Delay = min(5*time.Second<<min(before, 10), 5*time.Minute)
+	f.Delay = backoff(before)
 	return f
 }

@@ -9,6 +9,9 @@ import (
 // Store keeps jobs. It is the truth: every change of state is one conditional write, and a write from a state or an attempt that is no
 // longer current changes nothing and returns ErrStale. All times come from the store's clock. Unknown ids give CodeNotFound, deleted
 // ones CodeJobExpired where the answer needs the job's content.
+//
+// A call that fails with CodeStoreUnavailable, or with nothing but the end of its context's time, has changed nothing. One that may have committed, and
+// was not told, fails with CodeInternal.
 type Store interface {
 	// CreateJob commits a queued job and adds it to the backlog, in one transaction. It refuses with CodeQueueFull when the limits of all
 	// would be exceeded, with CodeQuotaExceeded when the tenant's would, and with ErrRequestKeyTaken when the tenant has a job with this
@@ -24,8 +27,10 @@ type Store interface {
 	QueueAhead(ctx context.Context, job Job) (jobs int, audio time.Duration, err error)
 	// Backlog is what waits and runs, from counters: constant time at any size.
 	Backlog(ctx context.Context) (Backlog, error)
-	// Processed is how much has ever succeeded. It only grows.
-	Processed(ctx context.Context) (Amount, error)
+	// TenantOpen is what a tenant has waiting and running, from counters.
+	TenantOpen(ctx context.Context, tenant string) (Amount, error)
+	// Processed is what has ever come of attempts, also of those of jobs that are no more. It only grows.
+	Processed(ctx context.Context) (Totals, error)
 
 	// Cancel ends a queued job at once and asks a running one to stop. A final job is returned unchanged.
 	Cancel(ctx context.Context, id string) (Job, error)
@@ -36,6 +41,7 @@ type Store interface {
 	// unless force, which also fences off its attempt. It returns the job as it was, so that the caller can delete its blobs.
 	Expire(ctx context.Context, id string, force bool) (Job, error)
 
+	Identity
 	Dispatching
 	Attempting
 	Housekeeping
@@ -106,8 +112,9 @@ type Attempting interface {
 	Heartbeat(ctx context.Context, ref AttemptRef, b Beat) (cancel bool, err error)
 	// FinishAttempt writes transcript and state succeeded in one transaction. Doing so again is no error: the answer to the first may be lost.
 	FinishAttempt(ctx context.Context, ref AttemptRef, t Transcript) error
-	// FailAttempt records a failure: queued again after delay if retry, otherwise failed.
-	FailAttempt(ctx context.Context, ref AttemptRef, f Failure) error
+	// FailAttempt records a failure: queued again after delay if retry, otherwise failed. It returns what became of the job, which may have no more
+	// tries, or was to be canceled.
+	FailAttempt(ctx context.Context, ref AttemptRef, f Failure) (State, error)
 	// ReleaseAttempt puts the job back to queued without a charge: the worker drains.
 	ReleaseAttempt(ctx context.Context, ref AttemptRef) error
 	// CancelAttempt ends an attempt that stopped because its job is to be canceled.
@@ -192,6 +199,13 @@ type Amount struct {
 	Audio time.Duration
 }
 
+// Totals is what has come of attempts since the store was made.
+type Totals struct {
+	Amount          // of jobs that succeeded
+	Lost        int // attempts that were lost: their worker was silent, hung or lost its device, whoever noticed it
+	Quarantined int // jobs that failed with one of these
+}
+
 // JobQuery selects jobs, newest first.
 type JobQuery struct {
 	States       []State
@@ -217,7 +231,7 @@ type Blobs interface {
 	// Delete removes a blob; a missing one is no error.
 	Delete(ctx context.Context, key string) error
 	// List gives up to limit blobs, from the first that comes after the given key (which need not exist), in an order that is the store's own and never
-	// changes. Empty is before all keys; fewer than limit is the end.
+	// changes. Empty is before all keys; fewer than limit is the end. The SystemBlob is left out.
 	List(ctx context.Context, after string, limit int) ([]BlobInfo, error)
 	// FreeBytes is the room left, or a negative number where that cannot be known.
 	FreeBytes(ctx context.Context) (int64, error)
@@ -305,5 +319,5 @@ type AttemptEnd struct {
 	RTFx          float64
 	Fenced        bool // the end was refused: the job belongs to a newer attempt, or is no more
 	Unrecorded    bool // the end was not recorded: the store was away for too long
-	Quarantined   bool // the job has failed with this attempt, as it has lost MaxLost
+	Quarantined   bool // the job has failed with this attempt, for what it has lost
 }

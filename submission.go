@@ -99,7 +99,10 @@ func (in *Intake) requested(ctx context.Context, s Submission) (job Job, found b
 	if s.Key == "" {
 		return Job{}, false, nil
 	}
-	job, err = in.Store.Requested(ctx, s.Tenant, s.Key)
+	err = in.ask(ctx, func(ctx context.Context) (err error) {
+		job, err = in.Store.Requested(ctx, s.Tenant, s.Key)
+		return err
+	})
 	if CodeOf(err) == CodeNotFound {
 		return Job{}, false, nil
 	}
@@ -138,28 +141,45 @@ func replay(s Submission, sum string, earlier Job, err error) (Job, bool, error)
 	return earlier, true, nil
 }
 
-// checkQueue refuses what is certain to be refused when the job is created, before the body is read: a full queue should cost nobody an upload.
-// Any audio is longer than none.
-func (in *Intake) checkQueue(ctx context.Context) error {
+// checkQueue refuses what is certain to be refused when the job is created, before the body is read: a full queue, or a tenant's own limit, should cost
+// nobody an upload. Any audio is longer than none.
+func (in *Intake) checkQueue(ctx context.Context, tenant string) error {
 	const op = "intake.queue"
 	limits := in.Limits.Queue
-	if limits.Jobs <= 0 && limits.Audio <= 0 {
-		return nil
+	if limits.Jobs > 0 || limits.Audio > 0 {
+		b, err := in.Store.Backlog(ctx)
+		if err != nil {
+			return err
+		}
+		full := Errorf(CodeQueueFull, op, "The queue takes no more for now.")
+		if full.fills(b.Queued(), limits.Jobs, limits.Audio) {
+			return full
+		}
 	}
-	b, err := in.Store.Backlog(ctx)
-	if err != nil {
-		return err
+	if limits.TenantJobs > 0 || limits.TenantAudio > 0 {
+		open, err := in.Store.TenantOpen(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		full := Errorf(CodeQuotaExceeded, op, "You have as much waiting and running as you may.")
+		if full.fills(open, limits.TenantJobs, limits.TenantAudio) {
+			return full
+		}
 	}
-	e := Errorf(CodeQueueFull, op, "The queue takes no more for now.")
-	switch waiting := b.Queued(); {
-	case limits.Jobs > 0 && waiting.Jobs >= limits.Jobs:
-		e.Limit, e.Actual, e.Unit = float64(limits.Jobs), float64(waiting.Jobs+1), unitJobs
-	case limits.Audio > 0 && waiting.Audio >= limits.Audio:
-		e.Limit, e.Actual, e.Unit = limits.Audio.Seconds(), waiting.Audio.Seconds(), unitSeconds
+	return nil
+}
+
+// fills says whether there is no room for a job more, and if so puts the numbers into the error.
+func (e *Error) fills(there Amount, jobs int, audio time.Duration) bool {
+	switch {
+	case jobs > 0 && there.Jobs >= jobs:
+		e.Limit, e.Actual, e.Unit = float64(jobs), float64(there.Jobs+1), unitJobs
+	case audio > 0 && there.Audio >= audio:
+		e.Limit, e.Actual, e.Unit = audio.Seconds(), there.Audio.Seconds(), unitSeconds
 	default:
-		return nil
+		return false
 	}
-	return e
+	return true
 }
 
 // The units of Error.Limit that say what a full queue is full of.
@@ -177,7 +197,7 @@ const (
 
 // withWait says when a refusal for want of room is likely to be over: after the time that the system takes for what is over the limit, at the speed that was
 // measured, between a second and an hour; 30 s where no speed is known. Jobs over a limit of jobs are taken to be as long as those
-// that are open. A tenant over its own limit shares the system with others, so that for it this is the earliest time.
+// that are open. It is an estimate, for a tenant over its own limit all the more: it shares the devices with others.
 func (in *Intake) withWait(ctx context.Context, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Code != CodeQueueFull && e.Code != CodeQuotaExceeded || e.Wait > 0 {

@@ -338,21 +338,24 @@ func TestAFullQueueIsToldBeforeTheUpload(t *testing.T) {
 		name    string
 		limits  aviary.QueueLimits
 		backlog aviary.Backlog
-		full    bool
+		want    aviary.Code
 	}{
-		{"no limits", aviary.QueueLimits{}, waiting(1e6, 1e6*time.Hour), false},
-		{"room for one", aviary.QueueLimits{Jobs: 3}, waiting(2, time.Hour), false},
-		{"as many jobs as may wait", aviary.QueueLimits{Jobs: 3}, waiting(3, time.Hour), true},
-		{"a second is left", aviary.QueueLimits{Audio: time.Hour}, waiting(3, time.Hour-time.Second), false},
-		{"as much audio as may wait", aviary.QueueLimits{Audio: time.Hour}, waiting(3, time.Hour), true},
-		{"limits of callers", aviary.QueueLimits{TenantJobs: 1, TenantAudio: 1}, waiting(3, time.Hour), false},
+		{"no limits", aviary.QueueLimits{}, waiting(1e6, 1e6*time.Hour), ""},
+		{"room for one", aviary.QueueLimits{Jobs: 3}, waiting(2, time.Hour), ""},
+		{"as many jobs as may wait", aviary.QueueLimits{Jobs: 3}, waiting(3, time.Hour), aviary.CodeQueueFull},
+		{"a second is left", aviary.QueueLimits{Audio: time.Hour}, waiting(3, time.Hour-time.Second), ""},
+		{"as much audio as may wait", aviary.QueueLimits{Audio: time.Hour}, waiting(3, time.Hour), aviary.CodeQueueFull},
+		{"a caller's room for one", aviary.QueueLimits{TenantJobs: 3, TenantAudio: 2 * time.Hour}, waiting(9, 9*time.Hour), ""},
+		{"as many jobs as a caller may have", aviary.QueueLimits{TenantJobs: 2}, waiting(9, 9*time.Hour), aviary.CodeQuotaExceeded},
+		{"as much audio as a caller may have", aviary.QueueLimits{TenantAudio: time.Hour}, waiting(9, 9*time.Hour), aviary.CodeQuotaExceeded},
 	}
 	for _, tt := range tests {
 		d := newDesk(t)
 		d.Limits.Queue, d.rows.backlog = tt.limits, tt.backlog
+		d.rows.open = map[string]aviary.Amount{"a": {Jobs: 2, Audio: time.Hour}, "b": {Jobs: 100, Audio: 100 * time.Hour}}
 		body := &counted{Reader: strings.NewReader("audio")}
-		_, _, err := d.Submit(t.Context(), body, aviary.Submission{})
-		if (aviary.CodeOf(err) == aviary.CodeQueueFull) != tt.full || tt.full != (body.read == 0) {
+		_, _, err := d.Submit(t.Context(), body, aviary.Submission{Tenant: "a"})
+		if aviary.CodeOf(err) != tt.want || (tt.want != "") != (body.read == 0) {
 			t.Errorf("%s: %v, %d bytes were read", tt.name, err, body.read)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 type MetricsConfig struct {
 	Store interface {
 		Backlog(ctx context.Context) (aviary.Backlog, error)
+		Processed(ctx context.Context) (aviary.Totals, error)
 	}
 	Blobs interface {
 		FreeBytes(ctx context.Context) (int64, error)
@@ -49,8 +50,12 @@ var (
 	descBacklog  = prometheus.NewDesc(metricPrefix+"queue_backlog_audio_seconds", "Audio of queued jobs.", []string{"priority"}, nil)
 	descInflight = prometheus.NewDesc(metricPrefix+"inflight_audio_seconds", "Audio of running jobs.", nil, nil)
 	descOldest   = prometheus.NewDesc(metricPrefix+"queue_oldest_age_seconds", "Age of the oldest queued job, of each priority and of all.", []string{"priority"}, nil)
-	descFree     = prometheus.NewDesc(metricPrefix+"blob_free_bytes", "Room left for uploads, where it is known.", nil, nil)
-	descRate     = prometheus.NewDesc(metricPrefix+"throughput_audio_seconds_per_second",
+	descLost     = prometheus.NewDesc(metricPrefix+"jobs_lost_total",
+		"Attempts that were lost: their worker died, hung or lost its device. Counted by the store, so that every process reports the same: take max(), not sum().", nil, nil)
+	descQuarantined = prometheus.NewDesc(metricPrefix+"jobs_quarantined_total",
+		"Jobs that failed with a lost attempt, as a rule for having lost too many. Counted by the store, so that every process reports the same: take max(), not sum().", nil, nil)
+	descFree = prometheus.NewDesc(metricPrefix+"blob_free_bytes", "Room left for uploads, where it is known.", nil, nil)
+	descRate = prometheus.NewDesc(metricPrefix+"throughput_audio_seconds_per_second",
 		"Audio finished per second by the whole system in the last 5 minutes, idle time left out; absent while it is not known.", nil, nil)
 	descLeader = prometheus.NewDesc(metricPrefix+"leader", "1 in the process that dispatches, sweeps and keeps house, 0 in the others.", nil, nil)
 	descBraked = prometheus.NewDesc(metricPrefix+"dispatch_braked", "1 in the leading process while it holds bulk jobs back, because too many attempts are lost.", nil, nil)
@@ -66,7 +71,7 @@ const scrapeTimeout = 5 * time.Second
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descJobs, descBacklog, descInflight, descOldest, descFree, descRate, descLeader, descBraked,
+	for _, d := range []*prometheus.Desc{descJobs, descBacklog, descInflight, descOldest, descLost, descQuarantined, descFree, descRate, descLeader, descBraked,
 		descRedisUp, descRedisUsed, descRedisMax, descRedisEvicted} {
 		ch <- d
 	}
@@ -95,6 +100,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			return
 		}
 		collectBacklog(ch, b)
+		done, err := c.Store.Processed(ctx)
+		if err != nil {
+			c.Log.Error("scrape: what was processed cannot be read", "err", err)
+			ch <- prometheus.NewInvalidMetric(descLost, errors.New("the store cannot be read"))
+			return
+		}
+		ch <- prometheus.MustNewConstMetric(descLost, prometheus.CounterValue, float64(done.Lost))
+		ch <- prometheus.MustNewConstMetric(descQuarantined, prometheus.CounterValue, float64(done.Quarantined))
 	}
 	if c.Blobs != nil {
 		free, err := c.Blobs.FreeBytes(ctx)

@@ -67,12 +67,7 @@ func (s *memStore) CreateJob(_ context.Context, job aviary.Job, limits aviary.Qu
 	if _, taken := s.requested(job.Tenant, job.RequestKey); taken {
 		return aviary.Job{}, aviary.ErrRequestKeyTaken
 	}
-	own := 0
-	for _, other := range s.jobs {
-		if other.Tenant == job.Tenant && !other.State.Final() {
-			own++
-		}
-	}
+	own := s.open(job.Tenant).Jobs
 	if limits.TenantJobs > 0 && own >= limits.TenantJobs {
 		return aviary.Job{}, &aviary.Error{Code: aviary.CodeQuotaExceeded, Detail: "You have too much open.",
 			Limit: float64(limits.TenantJobs), Actual: float64(own + 1), Unit: "jobs"}
@@ -88,6 +83,22 @@ func (s *memStore) CreateJob(_ context.Context, job aviary.Job, limits aviary.Qu
 		s.created(job)
 	}
 	return job, nil
+}
+
+func (s *memStore) open(tenant string) (open aviary.Amount) {
+	for _, job := range s.jobs {
+		if job.Tenant == tenant && !job.State.Final() {
+			open.Jobs++
+			open.Audio += job.Audio.Duration
+		}
+	}
+	return open
+}
+
+func (s *memStore) TenantOpen(_ context.Context, tenant string) (aviary.Amount, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open(tenant), s.err
 }
 
 func (s *memStore) requested(tenant, key string) (aviary.Job, bool) {
@@ -185,6 +196,12 @@ func (s *memStore) QueueAhead(_ context.Context, job aviary.Job) (int, time.Dura
 		}
 	}
 	return jobs, audio, s.err
+}
+
+func (s *memStore) Processed(context.Context) (aviary.Totals, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return aviary.Totals{}, s.err
 }
 
 func (s *memStore) Backlog(context.Context) (aviary.Backlog, error) {

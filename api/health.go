@@ -20,7 +20,8 @@ type Health struct {
 // readyTimeout bounds Config.Ready: a probe that hangs tells as much as one that fails.
 const readyTimeout = 5 * time.Second
 
-// ready asks Config.Ready, and notes when it says yes for the first time.
+// ready asks Config.Ready, and notes when it says yes for the first time. It is meant to read only: a store that takes no writes for a while, being
+// full or between two primaries, still serves states and transcripts, and refuses uploads with a code of their own. To fail all requests then would help nobody.
 func (s *Server) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

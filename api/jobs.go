@@ -49,6 +49,10 @@ func (s *Server) job(x *exchange, r *http.Request) error {
 	}
 	ctx, cancel := s.bounded(r.Context(), wait)
 	defer cancel()
+	return aviary.OutOfTime(r.Context(), opAnswer, s.awaitJob(ctx, x, r, wait))
+}
+
+func (s *Server) awaitJob(ctx context.Context, x *exchange, r *http.Request, wait time.Duration) error {
 	job, err := s.find(ctx, r)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ type Metrics struct {
 
 // sweepCounters count what the parts do that run in the leading process.
 type sweepCounters struct {
-	lost, overdue, quarantined prometheus.Counter
+	overdue                    prometheus.Counter
 	requeued, wiped, debris    prometheus.Counter
 	drift, blobs, refused      prometheus.Counter
 	audio, expired, tombstones prometheus.Counter
@@ -180,7 +180,7 @@ func (m *Metrics) AttemptEnded(e aviary.AttemptEnd) {
 			m.unwritten.Inc()
 		}
 		if e.Quarantined {
-			m.quarantine(1, e.Code)
+			m.finished.WithLabelValues(string(aviary.StateFailed), oneOf(e.Code, aviary.Codes())).Inc()
 		}
 	case aviary.OutcomeRetried, aviary.OutcomeReleased: // the job goes on
 	}

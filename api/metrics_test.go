@@ -20,12 +20,16 @@ import (
 // gauges is a store and a blob store as the metrics see them.
 type gauges struct {
 	backlog aviary.Backlog
+	done    aviary.Totals
 	free    int64
 	err     error
 }
 
 func (g *gauges) Backlog(context.Context) (aviary.Backlog, error) { return g.backlog, g.err }
-func (g *gauges) FreeBytes(context.Context) (int64, error)        { return g.free, nil }
+func (g *gauges) Processed(context.Context) (aviary.Totals, error) {
+	return g.done, g.err
+}
+func (g *gauges) FreeBytes(context.Context) (int64, error) { return g.free, nil }
 
 func newTestMetrics(g *gauges) *Metrics {
 	return NewMetrics(MetricsConfig{Store: g, Blobs: g, Version: "1.2.3", Log: slog.New(slog.DiscardHandler)})
@@ -49,7 +53,7 @@ func hasLine(text, line string) bool { return strings.Contains("\n"+text, "\n"+l
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	g := &gauges{free: 5 << 30, backlog: aviary.Backlog{
+	g := &gauges{free: 5 << 30, done: aviary.Totals{Lost: 18, Quarantined: 6}, backlog: aviary.Backlog{
 		Classes: map[aviary.Priority]aviary.ClassBacklog{"bulk": {Amount: aviary.Amount{Jobs: 3, Audio: 90 * time.Second}, Oldest: 12 * time.Second}},
 		Running: aviary.Amount{Jobs: 2, Audio: 30 * time.Second}, Oldest: 12 * time.Second,
 		States: map[aviary.State]int{"queued": 3, "running": 2, "succeeded": 7, "failed": 1},
@@ -70,7 +74,6 @@ func TestMetrics(t *testing.T) {
 	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeLost, Unrecorded: true})
 	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeLost, Code: aviary.CodeAttemptTimeout})
 	m.AttemptEnded(aviary.AttemptEnd{Device: "cpu", Outcome: aviary.OutcomeLost, Code: aviary.CodeAttemptTimeout, Quarantined: true})
-	m.JobsLost(2)
 	m.Reenqueued(4)
 	m.AttemptsOverdue(3)
 	m.JobsQuarantined(2)
@@ -113,7 +116,7 @@ func TestMetrics(t *testing.T) {
 		`parakeet_attempts_total{outcome="lost"} 5`,
 		`parakeet_attempts_unrecorded_total 1`,
 		`parakeet_attempts_overdue_total 3`,
-		`parakeet_jobs_quarantined_total 3`,
+		`parakeet_jobs_quarantined_total 6`, // by the store, whatever this process saw of it
 		`parakeet_redis_wiped_total 1`,
 		`parakeet_redis_debris_total 5`,
 		`parakeet_counter_drift_total 6`,
@@ -127,7 +130,7 @@ func TestMetrics(t *testing.T) {
 		`parakeet_worker_busy_seconds_total 5`,
 		`parakeet_gpu_oom_total 1`,
 		`parakeet_gpu_fatal_errors_total 1`,
-		`parakeet_jobs_lost_total 2`,
+		`parakeet_jobs_lost_total 18`,
 		`parakeet_attempts_fenced_total 2`,
 		`parakeet_reenqueued_total 4`,
 		`parakeet_jobs{priority="bulk",status="queued"} 3`,
@@ -184,7 +187,7 @@ func TestNothingInfiniteInMetrics(t *testing.T) {
 	m.AttemptStarted("cpu", negative)
 	m.AttemptEnded(aviary.AttemptEnd{Outcome: aviary.OutcomeSucceeded, Took: negative, Audio: negative})
 	m.request("x", 200, "", negative)
-	m.JobsLost(-1)
+	m.JobsQuarantined(-1)
 	m.Reenqueued(-1)
 	for _, count := range []func(int){m.AttemptsOverdue, m.RedisDebris, m.CounterDrift, m.BlobsCollected, m.AudioExpired, m.JobsExpired, m.TombstonesDropped} {
 		count(-1)

@@ -141,9 +141,12 @@ func (s *Server) fail(x *exchange, r *http.Request, err error) {
 	p := newProblem(err)
 	p.RequestID = x.id
 	x.code = p.Code
-	if p.Status >= http.StatusInternalServerError && p.Code == aviary.CodeInternal {
+	switch p.Code {
+	case aviary.CodeInternal:
 		x.log.Error("request failed", "err", err)
-	} else {
+	case aviary.CodeStoreUnavailable: // an operator has to see it, and what it says of the cause
+		x.log.Warn("request refused", "code", p.Code, "err", err)
+	default:
 		x.log.Debug("request refused", "code", p.Code, "err", err)
 	}
 	body, err := encode(p)

@@ -80,13 +80,7 @@ func (s *Server) dispatch(x *exchange, r *http.Request, list []endpoint) {
 			continue
 		}
 		x.route = e.method + " " + e.pattern
-		inner := r
-		if !e.unbounded {
-			ctx, cancel := context.WithTimeout(r.Context(), s.Answer)
-			defer cancel()
-			inner = r.WithContext(ctx)
-		}
-		if err := e.handle(x, inner); err != nil {
+		if err := s.handle(x, r, e); err != nil {
 			s.fail(x, r, err)
 		}
 		return
@@ -107,6 +101,16 @@ func (s *Server) dispatch(x *exchange, r *http.Request, list []endpoint) {
 	s.fail(x, r, aviary.Errorf(aviary.CodeMethodNotAllowed, "api.route", "%s is not allowed here; allowed: %s.", r.Method, strings.Join(allow, ", ")))
 }
 
+// handle gives the handler the server's time for an answer, unless it sets deadlines of its own. Only the store can use it up: see aviary.OutOfTime.
+func (s *Server) handle(x *exchange, r *http.Request, e endpoint) error {
+	if e.unbounded {
+		return e.handle(x, r)
+	}
+	ctx, cancel := s.bounded(r.Context(), 0)
+	defer cancel()
+	return aviary.OutOfTime(r.Context(), opAnswer, e.handle(x, r.WithContext(ctx)))
+}
+
 func noSuchPath() error {
 	e := aviary.Errorf(aviary.CodeNotFound, "api.route", "Nothing is served under this path.")
 	e.Hint = "Jobs are at /v1/jobs."
@@ -115,6 +119,9 @@ func noSuchPath() error {
 
 // cleanPath says whether a path has no empty, "." or ".." element and no slash at its end.
 func cleanPath(p string) bool { return p == "/" || strings.HasPrefix(p, "/") && path.Clean(p) == p }
+
+// opAnswer is the operation of errors about a store that does not answer.
+const opAnswer = "api.answer"
 
 // bounded gives the store the server's time for an answer, after the time that the client asked to wait.
 func (s *Server) bounded(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {

@@ -159,19 +159,48 @@ func TestReadyHangs(t *testing.T) {
 	})
 }
 
-// A request whose store hangs is answered too.
+// A request whose store hangs is answered too: it can be repeated, unless the store may have done it all the same.
 func TestStoreHangs(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) { r.config.Store = hangingStore{r.store} }, func(r *rig) {
-		began := time.Now()
-		r.get("/v1/jobs").problem(r.t, 500, aviary.CodeInternal)
-		if time.Since(began) != 30*time.Second {
-			r.t.Errorf("after %v", time.Since(began))
+		id := r.submit("1", "").ID
+		for _, c := range []struct {
+			method, path string
+			status       int
+			code         aviary.Code
+		}{
+			{"GET", "/v1/jobs", 503, aviary.CodeStoreUnavailable},
+			{"GET", "/v1/jobs/hanging", 503, aviary.CodeStoreUnavailable},
+			{"POST", "/v1/jobs/" + id + "/retry", 500, aviary.CodeInternal},
+		} {
+			began := time.Now()
+			a := r.do(c.method, c.path, nil)
+			a.problem(r.t, c.status, c.code)
+			if took := time.Since(began); took != 30*time.Second || (a.header.Get("Retry-After") != "") != (c.status == 503) {
+				r.t.Errorf("%s %s: after %v, with Retry-After %q", c.method, c.path, took, a.header.Get("Retry-After"))
+			}
+		}
+		if log := r.log.String(); !strings.Contains(log, `level=WARN msg="request refused"`) {
+			r.t.Errorf("the log does not tell of it loudly: %s", log)
 		}
 	})
 }
 
 type hangingStore struct{ *memStore }
+
+func (s hangingStore) Job(ctx context.Context, id string) (aviary.Job, error) {
+	if id != "hanging" {
+		return s.memStore.Job(ctx, id)
+	}
+	<-ctx.Done()
+	return aviary.Job{}, ctx.Err()
+}
+
+// Retry hangs at its commit.
+func (hangingStore) Retry(ctx context.Context, _ string) (aviary.Job, error) {
+	<-ctx.Done()
+	return aviary.Job{}, aviary.WrapError(aviary.CodeInternal, "hanging", ctx.Err(), "Who knows.")
+}
 
 func (hangingStore) Jobs(ctx context.Context, _ aviary.JobQuery) (aviary.JobPage, error) {
 	<-ctx.Done()

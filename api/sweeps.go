@@ -8,43 +8,35 @@ import (
 
 func newSweepCounters(counter func(name, help string) prometheus.Counter) sweepCounters {
 	return sweepCounters{
-		lost:        counter("jobs_lost_total", "Attempts whose worker stopped renewing its lease."),
-		overdue:     counter("attempts_overdue_total", "Attempts ended because they ran longer than they may, though their worker still renewed its lease."),
-		quarantined: counter("jobs_quarantined_total", "Jobs that failed because as many of their workers were lost as a job may lose."),
-		requeued:    counter("reenqueued_total", "Jobs handed to the queue again."),
-		wiped:       counter("redis_wiped_total", "Times that Redis was found new or emptied; every wipe is repaired."),
-		debris:      counter("redis_debris_total", "Dead tasks and other remains removed from Redis."),
-		drift:       counter("counter_drift_total", "Counters of the store that a recount found wrong, and set right."),
-		blobs:       counter("blobs_collected_total", "Blobs deleted that belonged to no job."),
-		refused:     counter("blob_collections_refused_total", "Scans that found so many blobs without a job that they deleted none: the log says what to do."),
-		audio:       counter("audio_expired_total", "Jobs whose audio was deleted at the end of its retention."),
-		expired:     counter("jobs_expired_total", "Jobs purged at the end of their retention."),
-		tombstones:  counter("tombstones_dropped_total", "Rows of purged jobs deleted at the end of their retention."),
+		overdue:    counter("attempts_overdue_total", "Attempts ended because they ran longer than they may, though their worker still renewed its lease."),
+		requeued:   counter("reenqueued_total", "Jobs handed to the queue again."),
+		wiped:      counter("redis_wiped_total", "Times that Redis was found emptied, or back without its data; every wipe is repaired. One that is new is not counted."),
+		debris:     counter("redis_debris_total", "Dead tasks and other remains removed from Redis."),
+		drift:      counter("counter_drift_total", "Counters of the store that a recount found wrong, and set right."),
+		blobs:      counter("blobs_collected_total", "Blobs deleted that belonged to no job."),
+		refused:    counter("blob_collections_refused_total", "Scans that found so many blobs without a job that they deleted none: the log says what to do."),
+		audio:      counter("audio_expired_total", "Jobs whose audio was deleted at the end of its retention."),
+		expired:    counter("jobs_expired_total", "Jobs purged at the end of their retention."),
+		tombstones: counter("tombstones_dropped_total", "Rows of purged jobs deleted at the end of their retention."),
 	}
 }
 
 // Braked says whether a sweep holds bulk jobs back, because too many attempts are lost.
 func (m *Metrics) Braked(on bool) { m.braked.Store(on) }
 
-// JobsLost counts attempts that a sweep found to have lost their worker.
-func (m *Metrics) JobsLost(n int) { m.observe(m.sweeps.lost.Add, float64(n)) }
-
 // AttemptsOverdue counts attempts that a sweep ended because they ran for too long.
 func (m *Metrics) AttemptsOverdue(n int) { m.observe(m.sweeps.overdue.Add, float64(n)) }
 
-// JobsQuarantined counts jobs that a sweep failed because they had lost too many workers. They have come to an end: a sweep does not tell those apart whose
-// last attempt was overdue, so that all count as worker_lost.
-func (m *Metrics) JobsQuarantined(n int) { m.quarantine(n, aviary.CodeWorkerLost) }
-
-func (m *Metrics) quarantine(n int, code aviary.Code) {
-	m.observe(m.sweeps.quarantined.Add, float64(n))
-	m.observe(m.finished.WithLabelValues(string(aviary.StateFailed), oneOf(code, aviary.Codes())).Add, float64(n))
+// JobsQuarantined counts, among the finished jobs, those that somebody else than their worker failed because they had lost too many workers. Those whose last
+// attempt was overdue are not told apart, so that all count as worker_lost.
+func (m *Metrics) JobsQuarantined(n int) {
+	m.observe(m.finished.WithLabelValues(string(aviary.StateFailed), string(aviary.CodeWorkerLost)).Add, float64(n))
 }
 
 // Reenqueued counts jobs that a sweep handed over again.
 func (m *Metrics) Reenqueued(n int) { m.observe(m.sweeps.requeued.Add, float64(n)) }
 
-// RedisWiped counts a Redis that was found new or emptied.
+// RedisWiped counts a Redis that was found emptied.
 func (m *Metrics) RedisWiped() { m.sweeps.wiped.Inc() }
 
 // RedisDebris counts what a sweep removed from Redis.

@@ -3,7 +3,8 @@ package queue
 import "time"
 
 // brake notices that attempts are lost all over: then it is the fleet and not the jobs, and each further job would only come nearer to its quarantine. It
-// judges by what the sweeper ended and what succeeded in the last brakeSpan. It is not safe for concurrent use.
+// judges by what was lost and what succeeded in the last brakeSpan, as the store counts it: whoever noticed a loss, the worker itself, its successor or a
+// sweeper. It is not safe for concurrent use.
 type brake struct {
 	points []brakePoint // the oldest is the last one that is at least brakeSpan old, if there is one
 	on     bool
@@ -23,22 +24,16 @@ const (
 	brakeShare = 5
 )
 
-// observe takes what was lost since the last call, and how many jobs have ever succeeded. It returns whether the brake is on.
+// observe takes how many attempts were ever lost, and how many jobs have ever succeeded. It returns whether the brake is on. The first look only
+// tells where counting begins.
 func (b *brake) observe(now time.Time, lost, succeeded int) bool {
-	total := lost
-	if n := len(b.points); n > 0 {
-		total += b.points[n-1].lost
-	} else {
-		// What was lost before the first look counts, what succeeded before it does not.
-		b.points = append(b.points, brakePoint{at: now, succeeded: succeeded})
-	}
-	b.points = append(b.points, brakePoint{at: now, lost: total, succeeded: succeeded})
+	b.points = append(b.points, brakePoint{at: now, lost: lost, succeeded: succeeded})
 	old := 0
 	for old+1 < len(b.points) && now.Sub(b.points[old+1].at) >= brakeSpan {
 		old++
 	}
 	b.points = b.points[old:]
-	gone := total - b.points[0].lost
+	gone := lost - b.points[0].lost
 	ended := gone + max(succeeded-b.points[0].succeeded, 0)
 	b.on = gone >= brakeLost && gone*brakeShare > ended
 	return b.on

@@ -16,8 +16,8 @@ func TestBrake(t *testing.T) {
 		"nothing happens":            {{0, 0, 0, false}, {time.Minute, 0, 0, false}},
 		"a few losses":               {{0, 0, 0, false}, {time.Second, 9, 0, false}},
 		"ten, and nothing else":      {{0, 0, 0, false}, {time.Second, 9, 0, false}, {time.Second, 1, 0, true}},
-		"lost before the first look": {{0, 10, 0, true}},
-		"successes before the first": {{0, 10, 1000, true}},
+		"lost before the first look": {{0, 10, 0, false}, {time.Second, 9, 0, false}, {time.Second, 1, 0, true}},
+		"successes before the first": {{0, 0, 1000, false}, {time.Second, 10, 0, true}},
 		"a fifth is not above":       {{0, 0, 0, false}, {time.Second, 10, 40, false}, {time.Second, 1, 0, true}},
 		"it goes when they succeed":  {{0, 0, 0, false}, {time.Second, 10, 0, true}, {time.Minute, 0, 39, true}, {time.Minute, 0, 1, false}},
 		"it goes with time":          {{0, 0, 0, false}, {time.Second, 20, 0, true}, {brakeSpan - time.Second, 0, 0, true}, {time.Second, 0, 0, false}},
@@ -29,11 +29,11 @@ func TestBrake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var b brake
-			now, succeeded := time.Now(), 500
+			now, lost, succeeded := time.Now(), 300, 500
 			for i, s := range steps {
 				now = now.Add(s.after)
-				succeeded += s.succeeded
-				if got := b.observe(now, s.lost, succeeded); got != s.on {
+				lost, succeeded = lost+s.lost, succeeded+s.succeeded
+				if got := b.observe(now, lost, succeeded); got != s.on {
 					t.Errorf("step %d: %v, want %v", i, got, s.on)
 				}
 			}
@@ -46,9 +46,9 @@ func TestBrakeForgets(t *testing.T) {
 	t.Parallel()
 	var b brake
 	now := time.Now()
-	for range 10_000 {
+	for n := range 10_000 {
 		now = now.Add(10 * time.Second)
-		b.observe(now, 1, 0)
+		b.observe(now, n, 0)
 	}
 	if n := len(b.points); n > int(brakeSpan/(10*time.Second))+2 {
 		t.Errorf("%d points are kept", n)

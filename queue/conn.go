@@ -25,6 +25,7 @@ type Conn struct {
 	address string  // for people, without credentials
 	memory  *memory // the server, when it is inside this process
 	fit     atomic.Bool
+	system  string  // whose it is, see Own; empty is anybody's
 	nudges  *nudger // to the dispatcher of another process
 }
 

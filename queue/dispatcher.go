@@ -141,7 +141,10 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 
 // pass fills the window of each class once. more says that a window was filled to the brim, so that more may wait.
 func (d *Dispatcher) pass(ctx context.Context) (more bool, err error) {
-	// Redis is asked first: while it is away the store is left alone.
+	// Redis is asked first: while it is away, or another system's, the store is left alone.
+	if err := d.conn.claim(ctx); err != nil {
+		return false, d.observe(ctx, &d.redisAway, err)
+	}
 	devices, err := d.devices(ctx)
 	if err != nil {
 		return false, d.observe(ctx, &d.redisAway, err)

@@ -161,6 +161,35 @@ func TestWindowFollowsTheDevices(t *testing.T) {
 	}
 }
 
+// TestBrakeSeesAllLosses: those that workers recorded themselves, and those from before a sweeper's first look do not count.
+func TestBrakeSeesAllLosses(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	rec := newRecorder(t)
+	s := newSystem(t, embedded(t, rec), rec)
+	lose := func(ids []string) {
+		t.Helper()
+		s.store.add(aviary.PriorityBulk, ids...)
+		for _, ticket := range s.store.tickets(t, ids...) {
+			job, err := s.store.StartAttempt(ctx, ticket, aviary.Claim{Worker: "hangs", Lease: time.Hour})
+			if err == nil {
+				_, err = s.store.FailAttempt(ctx, aviary.AttemptRef{JobID: job.ID, Attempt: job.Attempt}, aviary.Failure{Retry: true, Lost: true})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lose(names("before", brakeLost))
+	if did, err := s.sweeper.Sweep(ctx); err != nil || did.Braked {
+		t.Fatalf("swept %+v, %v", did, err)
+	}
+	lose(names("since", brakeLost))
+	if did, err := s.sweeper.Sweep(ctx); err != nil || !did.Braked || did.Lost > 0 {
+		t.Fatalf("swept %+v, %v", did, err)
+	}
+}
+
 // TestBrakeHoldsBulk: after many losses bulk jobs wait, interactive ones do not, and an error tells once.
 func TestBrakeHoldsBulk(t *testing.T) {
 	t.Parallel()

@@ -75,12 +75,35 @@ func TestOneSweeperHearsOfAWipe(t *testing.T) {
 			})
 		}
 		sweepers.Wait()
-		if wiped != 1 || returned != 2 {
-			t.Errorf("%d sweepers heard of it, %d tickets were taken back; want 1, 2", wiped, returned)
+		want := 1
+		if conn.memory != nil {
+			want = 0 // it is empty at every start
+		}
+		if wiped != want || returned != 2 {
+			t.Errorf("%d sweepers heard of it, %d tickets were taken back; want %d, 2", wiped, returned, want)
 		}
 		did, err := s.sweeper.Sweep(context.Background())
 		if err != nil || did != (Swept{}) {
 			t.Errorf("another sweep did %+v, %v", did, err)
+		}
+	})
+}
+
+// TestANewRedisIsNoWipe: it is one only when it had been there, with or without tickets.
+func TestANewRedisIsNoWipe(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, conn *Conn, rec *recorder) {
+		ctx := context.Background()
+		s := newSystem(t, conn, rec)
+		for i, wiped := range []bool{false, false, true, false} {
+			if i == 2 {
+				if err := conn.client.FlushAll(ctx).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if did, err := s.sweeper.Sweep(ctx); err != nil || did.Wiped != wiped {
+				t.Errorf("sweep %d: %+v, %v; want wiped: %v", i, did, err, wiped)
+			}
 		}
 	})
 }
@@ -97,7 +120,7 @@ func TestWipeWhileTheStoreIsAway(t *testing.T) {
 		t.Fatal("no error")
 	}
 	s.store.setAway(nil)
-	if did, err := s.sweeper.Sweep(context.Background()); err != nil || !did.Wiped || did.Returned != 1 {
+	if did, err := s.sweeper.Sweep(context.Background()); err != nil || did.Returned != 1 {
 		t.Errorf("the next sweep did %+v, %v", did, err)
 	}
 }

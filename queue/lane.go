@@ -40,7 +40,7 @@ var (
 	errLost     = errors.New("the device is lost")
 )
 
-// errNotClaimed sends a ticket back because the store did not answer before the claim.
+// errNotClaimed sends a ticket back because the store did not answer before the claim, or the ticket's recording could not be had here.
 var errNotClaimed = errors.New("the job was not claimed")
 
 // newLane makes a lane of w whose asynq server talks to Redis through client.
@@ -50,7 +50,7 @@ func newLane(w *Worker, conn *Conn, device aviary.Device, runner Runner, client 
 		device: device, runner: runner, waker: w.waker, conn: conn, log: log,
 		lock: make(chan struct{}, 1), draining: w.draining, lost: make(chan struct{}),
 		onLost:    func(err error) { w.deviceLost(device.Name(), err) },
-		storeAway: condition{log: log, begins: "the store does not answer; tickets go back to the queue", over: "the store answers again"},
+		storeAway: condition{log: log, begins: "jobs cannot be claimed; tickets go back to the queue", over: "jobs can be claimed again"},
 	}
 	l.server = asynq.NewServerFromRedisClient(client, asynq.Config{
 		Concurrency:       1,
@@ -99,7 +99,9 @@ func (l *lane) handle(runs, taskCtx context.Context, task *asynq.Task) (err erro
 		return err
 	}
 	defer func() { <-l.lock }()
-	err = l.runner.Run(runs, t, l.device)
+	if err = l.conn.claim(taskCtx); !errors.Is(err, ErrForeign) { // without an answer the ticket, which we have, is good
+		err = l.runner.Run(runs, t, l.device)
+	}
 	if errors.Is(err, aviary.ErrDeviceLost) {
 		l.lose(err)
 		err = nil // the attempt's end is recorded, so that the ticket is spent
@@ -108,12 +110,29 @@ func (l *lane) handle(runs, taskCtx context.Context, task *asynq.Task) (err erro
 		return errDraining // in the middle of the claim
 	}
 	l.storeAway.observe(err)
+	if errors.Is(err, ErrForeign) || errors.Is(err, aviary.ErrStorageAway) {
+		l.pause(taskCtx)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotClaimed, err)
 	}
 	l.waker.Wake() // there is room in the window
 	l.tidy(taskCtx, t)
 	return nil
+}
+
+// uselessFor is how long a lane takes no further ticket after one that none of its kind could run: it would take them from lanes that can.
+const uselessFor = 5 * time.Second
+
+// pause keeps the device, and with it the lane, while it is of no use.
+func (l *lane) pause(taskCtx context.Context) {
+	timer := time.NewTimer(uselessFor)
+	defer timer.Stop()
+	select {
+	case <-l.draining:
+	case <-taskCtx.Done():
+	case <-timer.C:
+	}
 }
 
 // lose ends the lane: its device takes no more jobs, and what asynq still hands to it goes back. The caller holds the lock.

@@ -20,7 +20,7 @@ type Leader struct {
 	term   time.Duration
 	log    *slog.Logger
 
-	leads     atomic.Bool
+	reigning  atomic.Pointer[context.Context] // of the parts, in the latest term
 	storeAway condition
 }
 
@@ -35,8 +35,11 @@ func NewLeader(store aviary.Dispatching, holder string, term time.Duration, log 
 	}, nil
 }
 
-// Leads says whether this process leads now.
-func (l *Leader) Leads() bool { return l.leads.Load() }
+// Leads says whether this process leads now. It does not once its term is over, whatever its parts and the store still do.
+func (l *Leader) Leads() bool {
+	reigning := l.reigning.Load()
+	return reigning != nil && (*reigning).Err() == nil
+}
 
 // resignFor bounds giving up the lead when the process ends.
 const resignFor = 3 * time.Second
@@ -85,20 +88,35 @@ func (l *Leader) reign(ctx context.Context, asked time.Time, parts []func(contex
 	// A timer of its own ends the term, whatever the store does with a call.
 	over := time.AfterFunc(time.Until(asked.Add(l.term)), func() { end(errTermOver) })
 	defer over.Stop()
-	l.leads.Store(true)
+	l.reigning.Store(&reigning)
 	l.log.Info("this process leads", "holder", l.holder)
 	var running sync.WaitGroup
 	for _, part := range parts {
 		running.Go(func() { part(reigning) })
 	}
 	l.renew(reigning, end, over)
-	running.Wait()
-	l.leads.Store(false)
 	if cause := context.Cause(reigning); ctx.Err() == nil {
 		l.log.Warn("this process no longer leads", "holder", l.holder, "err", cause)
 	} else {
 		l.log.Info("this process no longer leads", "holder", l.holder)
 	}
+	l.awaitParts(&running)
+}
+
+// awaitParts waits for the parts to return: each may run once at a time. Until then this process cannot lead again, so that a part that takes as long as a whole
+// term is told of.
+func (l *Leader) awaitParts(running *sync.WaitGroup) {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		running.Wait()
+	}()
+	if waitFor(returned, l.term) {
+		return
+	}
+	l.log.Error("a part of the leader does not return; this process cannot lead before it does", "holder", l.holder, "for_s", l.term.Seconds())
+	<-returned
+	l.log.Warn("the parts of the leader have returned", "holder", l.holder)
 }
 
 // renew renews the term at a third of it, and more often while that fails, until ctx ends or another process leads.

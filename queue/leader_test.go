@@ -166,6 +166,39 @@ func TestLeaderStopsWhenTheStoreHangs(t *testing.T) {
 	}
 }
 
+// TestLeaderWithAStuckPart: it does not say that it leads after its term, says what keeps it, and leads again when the part has returned.
+func TestLeaderWithAStuckPart(t *testing.T) {
+	t.Parallel()
+	rec, store, r := newRecorder(t), newMemStore(), newReigns()
+	free := make(chan struct{})
+	l, _ := lead(t, store, "a", 300*time.Millisecond, rec, func(ctx context.Context) {
+		r.begun <- "a"
+		<-ctx.Done()
+		r.ended <- "a"
+		<-free
+	})
+	await(t, r.begun, "a")
+	if !l.Leads() {
+		t.Error("it does not say that it leads")
+	}
+	store.await(t, "now", func() bool {
+		store.leader, store.until = "b", time.Now().Add(time.Hour)
+		return true
+	})
+	await(t, r.ended, "a")
+	if l.Leads() {
+		t.Error("it says that it leads, while a part is stuck after the term")
+	}
+	eventually(t, "the stuck part to be told of", func() bool {
+		return rec.count("a part of the leader does not return; this process cannot lead before it does") == 1
+	})
+	if err := store.Resign(context.Background(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	close(free)
+	await(t, r.begun, "a")
+}
+
 // TestLeaderYields: when somebody else has become the leader, as after a clock that stood still, it stops at its next renewal.
 func TestLeaderYields(t *testing.T) {
 	t.Parallel()

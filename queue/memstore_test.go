@@ -23,6 +23,8 @@ type memStore struct {
 	dispatches int           // calls of Dispatch
 	made       int           // tickets
 
+	lost, quarantined int // attempts and jobs, ever
+
 	leader string
 	until  time.Time // of its term
 }
@@ -214,11 +216,12 @@ func (s *memStore) tickets(t *testing.T, ids ...string) []aviary.Ticket {
 }
 
 // Processed implements Store.
-func (s *memStore) Processed(context.Context) (aviary.Amount, error) {
+func (s *memStore) Processed(context.Context) (aviary.Totals, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.count(aviary.StateSucceeded)
-	return aviary.Amount{Jobs: n, Audio: time.Duration(n) * time.Second}, s.away
+	done := aviary.Amount{Jobs: n, Audio: time.Duration(n) * time.Second}
+	return aviary.Totals{Amount: done, Lost: s.lost, Quarantined: s.quarantined}, s.away
 }
 
 func (s *memStore) out(class aviary.Priority) (n int) {
@@ -300,12 +303,7 @@ func (s *memStore) reap(limit int, code aviary.Code, dead func(*memRow) bool) ([
 		if r.State != aviary.StateRunning || !dead(r) || len(reaped) == limit {
 			continue
 		}
-		r.Lost++
-		state := aviary.StateQueued
-		if r.Lost >= aviary.MaxLost {
-			state = aviary.StateFailed
-		}
-		s.end(r, aviary.OutcomeLost, state)
+		s.lose(r)
 		reaped = append(reaped, aviary.Reaped{
 			AttemptRef: aviary.AttemptRef{JobID: id, Attempt: r.Attempt}, Worker: r.Worker, Device: r.Device, Code: code, State: r.State,
 		})
@@ -331,6 +329,18 @@ func (s *memStore) StartAttempt(_ context.Context, t aviary.Ticket, c aviary.Cla
 	})
 	s.signal()
 	return r.Job, nil
+}
+
+// lose ends the running attempt as lost.
+func (s *memStore) lose(r *memRow) {
+	r.Lost++
+	s.lost++
+	state := aviary.StateQueued
+	if r.Lost >= aviary.MaxLost {
+		state = aviary.StateFailed
+		s.quarantined++
+	}
+	s.end(r, aviary.OutcomeLost, state)
 }
 
 // end closes the running attempt. A job that goes back to queued waits to be handed over again.
@@ -367,15 +377,22 @@ func (s *memStore) FinishAttempt(_ context.Context, ref aviary.AttemptRef, _ avi
 	})
 }
 
-func (s *memStore) FailAttempt(_ context.Context, ref aviary.AttemptRef, f aviary.Failure) error {
-	return s.fenced(ref, func(r *memRow) {
-		r.Fails++
-		if f.Retry && r.Fails < r.MaxAttempts {
-			s.end(r, aviary.OutcomeRetried, aviary.StateQueued)
-			return
+func (s *memStore) FailAttempt(_ context.Context, ref aviary.AttemptRef, f aviary.Failure) (state aviary.State, err error) {
+	err = s.fenced(ref, func(r *memRow) {
+		if f.Charge {
+			r.Fails++
 		}
-		s.end(r, aviary.OutcomeFailed, aviary.StateFailed)
+		switch {
+		case f.Lost:
+			s.lose(r)
+		case f.Retry && r.Fails < r.MaxAttempts:
+			s.end(r, aviary.OutcomeRetried, aviary.StateQueued)
+		default:
+			s.end(r, aviary.OutcomeFailed, aviary.StateFailed)
+		}
+		state = r.State
 	})
+	return state, err
 }
 
 func (s *memStore) ReleaseAttempt(_ context.Context, ref aviary.AttemptRef) error {

@@ -25,8 +25,9 @@ type Sweeper struct {
 	cfg        Config
 	log        *slog.Logger
 
-	brake  brake
-	debris debris
+	brake   brake
+	debris  debris
+	planted bool // the sentinel stood after a sweep of ours: when it is missing again, Redis was wiped
 
 	redisAway, redisUnfit, storeAway condition
 
@@ -37,7 +38,7 @@ type Sweeper struct {
 // Store is what the sweeper needs of the store.
 type Store interface {
 	aviary.Dispatching
-	Processed(ctx context.Context) (aviary.Amount, error)
+	Processed(ctx context.Context) (aviary.Totals, error)
 }
 
 // Swept counts what one sweep did.
@@ -46,7 +47,7 @@ type Swept struct {
 	Overdue     int  // attempts ended that ran for longer than they may
 	Quarantined int  // jobs that failed with one of these: they have lost too many workers
 	Braked      bool // bulk jobs are held back: too many attempts are lost
-	Wiped       bool // Redis was new or had been emptied
+	Wiped       bool // Redis was emptied, or came back without its data. One that is new is not meant
 	Returned    int  // tickets taken back
 	Purged      int  // dead tasks removed from Redis
 	Debris      int  // what asynq had lost track of, removed from Redis
@@ -79,7 +80,11 @@ func (s *Sweeper) Run(ctx context.Context) {
 // Sweep does everything once. It goes on after an error where it can.
 func (s *Sweeper) Sweep(ctx context.Context) (Swept, error) {
 	var did Swept
-	errStore := errors.Join(s.reap(ctx, &did), s.judge(ctx, &did))
+	var errStore error
+	if len(s.brake.points) == 0 { // what this very sweep ends shall count
+		errStore = s.judge(ctx, &did)
+	}
+	errStore = errors.Join(errStore, s.reap(ctx, &did), s.judge(ctx, &did))
 	// Without Redis nothing can be said about tickets. Taking them back would be useless, as the dispatcher could not replace them.
 	errRedis := s.mend(ctx, &did)
 	if did.Lost > 0 || did.Overdue > 0 || did.Returned > 0 {
@@ -122,14 +127,14 @@ func (s *Sweeper) reapAll(ctx context.Context, did *Swept, count *int, page func
 	}
 }
 
-// judge looks at the share of attempts that are lost, and holds bulk jobs back while it is too high.
+// judge looks at the share of attempts that are lost, whoever ended them, and holds bulk jobs back while it is too high.
 func (s *Sweeper) judge(ctx context.Context, did *Swept) error {
 	done, err := s.store.Processed(ctx)
 	if err != nil {
-		return s.observe(ctx, &s.storeAway, fmt.Errorf("count what succeeded: %w", err))
+		return s.observe(ctx, &s.storeAway, fmt.Errorf("count what succeeded and what was lost: %w", err))
 	}
 	before := s.brake.on
-	did.Braked = s.brake.observe(time.Now(), did.Lost+did.Overdue, done.Jobs)
+	did.Braked = s.brake.observe(time.Now(), done.Lost, done.Jobs)
 	s.dispatcher.HoldBulk(did.Braked)
 	switch {
 	case did.Braked && !before:
@@ -152,6 +157,12 @@ func (s *Sweeper) observe(ctx context.Context, c *condition, err error) error {
 
 // mend compares Redis with the store.
 func (s *Sweeper) mend(ctx context.Context, did *Swept) error {
+	switch err := s.conn.claim(ctx); {
+	case errors.Is(err, ErrForeign): // what is in it says nothing about our tickets, and is not ours to remove
+		return s.observe(ctx, &s.redisUnfit, err)
+	case err != nil:
+		return s.observe(ctx, &s.redisAway, fmt.Errorf("look whose this Redis is: %w", err))
+	}
 	wiped, err := s.conn.plant(ctx)
 	if err != nil {
 		return s.observe(ctx, &s.redisAway, fmt.Errorf("look for a wiped Redis: %w", err))
@@ -165,6 +176,7 @@ func (s *Sweeper) mend(ctx context.Context, did *Swept) error {
 			return err
 		}
 	}
+	s.planted = true
 	return errors.Join(s.audit(ctx, did), s.purge(ctx, did), s.clear(ctx, did))
 }
 
@@ -202,7 +214,8 @@ func (s *Sweeper) refill(ctx context.Context, did *Swept) error {
 		err = errors.Join(fmt.Errorf("take all tickets back: %w", err), s.conn.client.Del(ctx, keyEpoch).Err())
 		return s.observe(ctx, &s.storeAway, err)
 	}
-	did.Wiped, did.Returned = true, did.Returned+n
+	// A sentinel that was never there tells of a wipe only if Redis had been given tickets. The embedded one is empty at every start, as it should be.
+	did.Wiped, did.Returned = s.planted || n > 0 && s.conn.memory == nil, did.Returned+n
 	if n > 0 {
 		level := slog.LevelWarn
 		if s.conn.memory != nil {
@@ -213,7 +226,8 @@ func (s *Sweeper) refill(ctx context.Context, did *Swept) error {
 	return nil
 }
 
-// auditLimit is more than all windows together hold.
+// auditLimit bounds one look. Windows together may hold more, with very many devices: then the oldest come first, and the next sweep sees the next ones once these
+// are claimed or taken back.
 const auditLimit = 10_000
 
 // audit looks after tickets that were handed over a while ago and are still not claimed. Those that wait in asynq's pending list are well,

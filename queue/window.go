@@ -14,7 +14,8 @@ type window struct {
 
 func newWindow(least, most int) *window { return &window{least: least, most: most, size: least} }
 
-// calmPasses is how many passes in a row must find more than half of the window unused before it shrinks: growing is urgent, and shrinking is not.
+// calmPasses is how many passes in a row must show that a smaller window would do before it shrinks, since more than half of its tickets were still out or no
+// more jobs waited: growing is urgent, and shrinking is not.
 const calmPasses = 10
 
 // look takes what a pass finds: how many tickets are out, for how many devices. dry says that devices may have waited since the last pass.

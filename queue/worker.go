@@ -28,6 +28,7 @@ type Worker struct {
 	cfg      Config
 	log      *slog.Logger
 	draining chan struct{}
+	refuse   func() // closes draining
 
 	// DeviceLost, if set before Start, hears once of each device that is no longer good, on a goroutine of its own. Its lane takes no more tickets; the
 	// others go on. Only a new process can try the device again.
@@ -57,6 +58,7 @@ func NewWorker(conn *Conn, runner Runner, devices []aviary.Device, waker aviary.
 		return nil, errors.New("queue: a worker needs a device")
 	}
 	w := &Worker{waker: waker, cfg: cfg, log: log, draining: make(chan struct{}), ended: make(chan struct{})}
+	w.refuse = sync.OnceFunc(func() { close(w.draining) })
 	names := map[string]bool{}
 	for _, d := range devices {
 		if names[d.Name()] {
@@ -132,9 +134,31 @@ func (w *Worker) Stop(ctx context.Context) error {
 	return w.err
 }
 
+// GiveBack is for a process that is about to end because one of its devices hangs, and that cannot drain: it cancels what runs on the others, with the cause
+// aviary.ErrDrain, and waits until their runners have given it back, at most until ctx ends. Without it these jobs would be lost with the process, and
+// be charged for what another did. The worker takes no more jobs. Beside a Stop, which keeps the lanes, it may wait for all of ctx.
+func (w *Worker) GiveBack(ctx context.Context, hangs string) {
+	w.mu.Lock()
+	cancel := w.cancel
+	w.mu.Unlock()
+	if cancel == nil {
+		return // not started
+	}
+	w.refuse()
+	cancel(aviary.ErrDrain)
+	var others []*lane
+	for _, l := range w.lanes {
+		if l.device.Name() != hangs {
+			others = append(others, l)
+		}
+	}
+	busy := seizeAll(ctx, others)
+	w.log.Info("the other devices' jobs are given back", "devices", len(others), "stuck", len(busy))
+}
+
 func (w *Worker) drain(ctx context.Context) error {
 	w.log.Info("the worker drains", "at_most_s", w.cfg.Drain.Seconds())
-	close(w.draining)
+	w.refuse()
 	var stopping sync.WaitGroup
 	for _, l := range w.lanes {
 		stopping.Go(l.server.Stop) // may wait for Redis; the jobs' time runs meanwhile

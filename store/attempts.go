@@ -123,7 +123,7 @@ func (s *sqlStore) FinishAttempt(ctx context.Context, ref aviary.AttemptRef, t a
 const lostSQL = `SELECT lost FROM jobs WHERE id = $1 AND attempt = $2 AND state = 'running'`
 
 // FailAttempt implements aviary.Attempting. A job that was to be canceled is not queued again but canceled.
-func (s *sqlStore) FailAttempt(ctx context.Context, ref aviary.AttemptRef, f aviary.Failure) error {
+func (s *sqlStore) FailAttempt(ctx context.Context, ref aviary.AttemptRef, f aviary.Failure) (aviary.State, error) {
 	const op = "store.fail_attempt"
 	if f.Problem == nil {
 		f.Problem = aviary.ProblemOf(&aviary.Error{Code: aviary.CodeInternal})
@@ -136,7 +136,8 @@ func (s *sqlStore) FailAttempt(ctx context.Context, ref aviary.AttemptRef, f avi
 	if f.Lost {
 		e.lost, retried, failed = 1, aviary.OutcomeLost, aviary.OutcomeLost
 	}
-	return s.end(ctx, op, ref, func(ctx context.Context, tx *txn, now time.Time) (aviary.State, error) {
+	var state aviary.State
+	err := s.end(ctx, op, ref, func(ctx context.Context, tx *txn, now time.Time) (_ aviary.State, err error) {
 		e := e
 		if f.Retry && f.Lost {
 			var before int
@@ -149,13 +150,22 @@ func (s *sqlStore) FailAttempt(ctx context.Context, ref aviary.AttemptRef, f avi
 			}
 			e.quarantine(before)
 		}
+		state = ""
 		if f.Retry {
-			if state, err := e.giveBack(ctx, tx, now, retried, max(f.Delay, 0)); state != "" || err != nil {
-				return state, err
-			}
+			state, err = e.giveBack(ctx, tx, now, retried, max(f.Delay, 0))
 		}
-		return e.fail(ctx, tx, now, failed)
+		if state == "" && err == nil {
+			state, err = e.fail(ctx, tx, now, failed)
+		}
+		if f.Lost && state != "" && err == nil {
+			err = countLost(ctx, tx, state)
+		}
+		return state, err
 	})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
 }
 
 // ReleaseAttempt implements aviary.Attempting. A job that was to be canceled is not queued again but canceled.

@@ -83,14 +83,29 @@ func (list counters) amount(state aviary.State, class aviary.Priority) aviary.Am
 	return aviary.Amount{}
 }
 
-const processedSQL = `SELECT CAST(sum(jobs) AS BIGINT), CAST(sum(audio_us) AS BIGINT) FROM processed`
+// TenantOpen implements aviary.Store.
+func (s *sqlStore) TenantOpen(ctx context.Context, tenant string) (aviary.Amount, error) {
+	const op = "store.tenant_open"
+	if !storable(tenant) { // there is no such tenant, and not every database can be asked for it
+		return aviary.Amount{}, nil
+	}
+	var open load
+	err := s.look(ctx, op, func(ctx context.Context) (err error) {
+		open, err = readLoad(s.read.QueryRowContext(ctx, tenantOpenSQL, tenant))
+		return err
+	})
+	return open.Amount, err
+}
+
+const processedSQL = `
+SELECT CAST(sum(jobs) AS BIGINT), CAST(sum(audio_us) AS BIGINT), CAST(sum(lost) AS BIGINT), CAST(sum(quarantined) AS BIGINT) FROM processed`
 
 // Processed implements aviary.Store. Jobs that have expired, or are no more, still count.
-func (s *sqlStore) Processed(ctx context.Context) (aviary.Amount, error) {
+func (s *sqlStore) Processed(ctx context.Context) (aviary.Totals, error) {
 	const op = "store.processed"
-	var done aviary.Amount
+	var done aviary.Totals
 	err := s.look(ctx, op, func(ctx context.Context) error {
-		return s.read.QueryRowContext(ctx, processedSQL).Scan(&done.Jobs, fromMicros{&done.Audio})
+		return s.read.QueryRowContext(ctx, processedSQL).Scan(&done.Jobs, fromMicros{&done.Audio}, &done.Lost, &done.Quarantined)
 	})
 	return done, err
 }

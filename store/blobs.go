@@ -51,3 +51,12 @@ func blobError(op string, err error) error {
 	}
 	return aviary.WrapError(aviary.CodeInternal, op, err, "The storage failed.")
 }
+
+// unstored is blobError where nothing was stored, and nothing can have been: another try is safe.
+func unstored(op string, err error) error {
+	failed := blobError(op, err)
+	if aviary.CodeOf(failed) != aviary.CodeInternal {
+		return failed
+	}
+	return aviary.WrapError(aviary.CodeStoreUnavailable, op, err, "The storage cannot be used.")
+}

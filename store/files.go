@@ -96,6 +96,9 @@ func (f files) sweep(before time.Time) error {
 	return nil
 }
 
+// Path is where the blob of a key lies, for people.
+func (f files) Path(key string) string { return f.path(key) }
+
 // path is where the blob of a checked key lies.
 func (f files) path(key string) string {
 	return filepath.Join(f.root, folderName(folderOf(key)), key)
@@ -114,7 +117,7 @@ func (f files) Stage(ctx context.Context) (aviary.Staged, error) {
 	}
 	file, err := os.CreateTemp(filepath.Join(f.root, stagingFolder), "upload-")
 	if err != nil {
-		return nil, blobError(op, err)
+		return nil, unstored(op, err)
 	}
 	return &stagedFile{files: f, file: file}, nil
 }
@@ -208,7 +211,7 @@ func (f files) listFolder(folder int, after string, limit int) ([]aviary.BlobInf
 	var list []aviary.BlobInfo
 	for _, e := range entries {
 		key := e.Name()
-		if key <= after || !e.Type().IsRegular() || checkKey("", key) != nil || folderOf(key) != folder {
+		if key <= after || key == aviary.SystemBlob || !e.Type().IsRegular() || checkKey("", key) != nil || folderOf(key) != folder {
 			continue
 		}
 		info, err := e.Info()
@@ -232,7 +235,7 @@ func (f files) FreeBytes(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("%s: %w", op, err)
 	}
 	free, err := freeBytes(f.root)
-	return free, blobError(op, err)
+	return free, unstored(op, err)
 }
 
 // stagedFile is a blob being written. It is not safe for use from several goroutines.
@@ -289,13 +292,29 @@ func (s *stagedFile) Commit(ctx context.Context, key string) error {
 	if err := errors.Join(s.file.Sync(), s.file.Close()); err != nil {
 		return blobError(op, err)
 	}
-	if err := os.Rename(s.file.Name(), path); err != nil {
+	if err := publish(s.file.Name(), path); errors.Is(err, fs.ErrExist) {
+		return aviary.Errorf(aviary.CodeStateConflict, op, "There is a blob %q already.", key)
+	} else if err != nil {
 		return blobError(op, err)
 	}
 	s.ended = true
 	if err := syncFolder(filepath.Dir(path)); err != nil {
 		return blobError(op, errors.Join(err, os.Remove(path)))
 	}
+	return nil
+}
+
+// publish gives a staged file its name. A second name, unlike a new one, never replaces a file that has appeared meanwhile; where the file system knows
+// no second names, the caller's look has to do. The first name is swept some day, if it stays.
+func publish(staged, path string) error {
+	err := os.Link(staged, path)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return err
+	case err != nil:
+		return os.Rename(staged, path)
+	}
+	_ = os.Remove(staged)
 	return nil
 }
 

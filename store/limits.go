@@ -92,7 +92,11 @@ func (s *sqlStore) weigh(ctx context.Context, tx *txn, query string, locks *acce
 	case locks != nil:
 		query = locks.beside
 	}
-	err = tx.QueryRowContext(ctx, query, args...).Scan(&l.Jobs, fromMicros{&l.Audio}, &l.atOnce)
+	return readLoad(tx.QueryRowContext(ctx, query, args...))
+}
+
+func readLoad(row scanner) (l load, err error) {
+	err = row.Scan(&l.Jobs, fromMicros{&l.Audio}, &l.atOnce)
 	return l, err
 }
 

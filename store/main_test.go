@@ -87,7 +87,7 @@ func recycled(parent *testing.T, b storetest.Backend) storetest.Backend {
 					t.Errorf("all jobs have been deleted, but %d are counted as %s, and %v as running", n, state, b.Running.Audio)
 				}
 			}
-			pgtest.Exec(t, url, "SET synchronous_commit = off", "DELETE FROM tenant_counters", "DELETE FROM leader", "UPDATE processed SET jobs = 0, audio_us = 0")
+			pgtest.Exec(t, url, "SET synchronous_commit = off", "DELETE FROM tenant_counters", "DELETE FROM leader", "UPDATE processed SET jobs = 0, audio_us = 0, lost = 0, quarantined = 0")
 			free <- url
 		})
 		return url

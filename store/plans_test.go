@@ -53,6 +53,7 @@ func TestPlans(t *testing.T) {
 		"held":           {heldSQL, []string{"SCAN jobs USING INDEX jobs_leased"}}, // all that run
 		"recorded":       {recordedSQL, []string{"SEARCH transcripts USING INDEX sqlite_autoindex_transcripts_1 (job_id=?)"}},
 		"losses":         {lostSQL, []string{byID}},
+		"count losses":   {countLostSQL, []string{"SEARCH processed USING INTEGER PRIMARY KEY (rowid=?)", "SCALAR SUBQUERY", "SCAN processed"}}, // of one row
 
 		"requested":       {requestedSQL, []string{"SEARCH jobs USING INDEX jobs_request (tenant=? AND request_key=?)"}},
 		"request taken":   {requestTakenSQL, []string{"SEARCH jobs USING COVERING INDEX jobs_request (tenant=? AND request_key=?)"}},

@@ -174,6 +174,10 @@ func parsePostgres(dsn string, o Options) (*postgresURL, error) {
 	}
 	// A standby, or a primary that has been demoted, is no place for the truth.
 	config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	broken := config.OnPgError
+	config.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool { // false closes the connection: a new one looks for the primary again
+		return e.Code != stateReadOnly && broken(c, e)
+	}
 	if config.ConnectTimeout == 0 || config.ConnectTimeout > connectWait && !strings.Contains(dsn, "connect_timeout") {
 		config.ConnectTimeout = connectWait
 	}
@@ -188,13 +192,16 @@ func beforeQuery(dsn string) string {
 	return before
 }
 
-// connect makes a pool of n connections with settings of their own; what the URL sets stays.
+// connect makes a pool of n connections with settings of their own; what the URL sets stays. One that writes goes only to a server that lets it.
 func (p *postgresURL) connect(n int, settings map[string]string, o ...stdlib.OptionOpenDB) *sql.DB {
 	config := p.config.Copy()
 	params := map[string]string{"application_name": "aviary"}
 	maps.Copy(params, settings)
 	maps.Copy(params, config.RuntimeParams)
 	config.RuntimeParams = params
+	if settings[readOnlySetting] != "on" {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 	db := stdlib.OpenDB(*config, o...)
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
@@ -224,9 +231,11 @@ func (p *postgresURL) writer(n int) *sql.DB {
 	return p.connect(n, settings, stdlib.OptionAfterConnect(refuseVolatile))
 }
 
+const readOnlySetting = "default_transaction_read_only"
+
 func (p *postgresURL) reader(n int) *sql.DB {
 	settings := p.session()
-	settings["default_transaction_read_only"] = "on"
+	settings[readOnlySetting] = "on"
 	return p.connect(n, settings)
 }
 
@@ -279,6 +288,8 @@ func refuseVolatile(ctx context.Context, conn *pgx.Conn) error {
 const (
 	stateUniqueViolation = "23505"
 	stateDiskFull        = "53100"
+	stateReadOnly        = "25006" // the server has become a standby, or was told to take no writes
+	classResources       = "53"    // memory, connections, room
 	stateSerialization   = "40001"
 	stateDeadlock        = "40P01"
 	stateTooManyConns    = "53300"
@@ -307,9 +318,9 @@ func againOnPostgres(err error, committing bool) remedy {
 			return remedyWait
 		case committing:
 			return remedyNone
-		case e.Code == stateTooManyConns, connecting && e.Code == stateShutdown:
+		case e.Code == stateTooManyConns, e.Code == stateStarting, connecting && (e.Code == stateShutdown || e.Code == stateCrash):
 			return remedyWait
-		case e.Code == stateShutdown, e.Code == stateCrash, e.Code == stateFrozen:
+		case e.Code == stateShutdown, e.Code == stateCrash, e.Code == stateFrozen, e.Code == stateReadOnly:
 			return remedyReconnect
 		}
 		return remedyNone
@@ -334,6 +345,8 @@ func againOnPostgres(err error, committing bool) remedy {
 func classifyPostgres(op string, err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
+		case stateReadOnly:
+			return aviary.WrapError(aviary.CodeStoreUnavailable, op, explainPostgres(err), "The store takes no writes for now.")
 		case stateDiskFull:
 			return aviary.WrapError(aviary.CodeStorageFull, op, err, "The server has no room for this.")
 		case stateUniqueViolation:
@@ -345,11 +358,15 @@ func classifyPostgres(op string, err error) error {
 			}
 		case stateNotUTF8: // jobs are created without such texts, so it was looked for
 			return aviary.WrapError(aviary.CodeNotFound, op, err, "There is no such job.")
-		case stateLockTimeout, stateCanceled, stateSerialization, stateDeadlock, stateTooManyConns, stateFrozen:
+		case stateLockTimeout, stateCanceled, stateSerialization, stateDeadlock, stateFrozen:
+			return aviary.WrapError(aviary.CodeStoreUnavailable, op, err, "The store is busy.")
+		}
+		if strings.HasPrefix(e.Code, classResources) {
 			return aviary.WrapError(aviary.CodeStoreUnavailable, op, err, "The store is busy.")
 		}
 	}
-	if againOnPostgres(err, false) != remedyNone { // the server or the way to it is gone
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	if connecting || againOnPostgres(err, false) != remedyNone { // the server or the way to it is gone
 		return aviary.WrapError(aviary.CodeStoreUnavailable, op, explainPostgres(err), "The store does not answer.")
 	}
 	return aviary.WrapError(aviary.CodeInternal, op, explainPostgres(err), "The store failed.")
@@ -371,6 +388,8 @@ func explainPostgres(err error) error {
 		return fmt.Errorf("the database has to be created first: %w", err)
 	case statePrivilege:
 		return fmt.Errorf("the user may not do this; to migrate, it has to be allowed to create tables and functions in its schema: %w", err)
+	case stateReadOnly:
+		return fmt.Errorf("the Postgres server takes no writes, as a standby or one with default_transaction_read_only = on: %w", err)
 	case stateStarting:
 		return fmt.Errorf("the Postgres server is starting or stopping: %w", err)
 	}

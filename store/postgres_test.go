@@ -136,7 +136,7 @@ func TestPostgresClock(t *testing.T) {
 	if list, err := s.ReapLost(ctx, 9); err != nil || len(list) != 0 {
 		t.Errorf("a new attempt is reaped: %v, %v", list, err)
 	}
-	if err := s.FailAttempt(ctx, aviary.AttemptRef{JobID: job.ID, Attempt: 1}, aviary.Failure{Retry: true, Delay: time.Hour}); err != nil {
+	if _, err := s.FailAttempt(ctx, aviary.AttemptRef{JobID: job.ID, Attempt: 1}, aviary.Failure{Retry: true, Delay: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if job, err = s.Job(ctx, job.ID); err != nil {
@@ -223,7 +223,7 @@ func TestPostgresFrozenProcess(t *testing.T) {
 	for n, ticket := range tickets {
 		job, err := s.StartAttempt(ctx, ticket, aviary.Claim{Lease: -time.Second}) // silent at once
 		if err == nil && n < 2 {
-			err = s.FailAttempt(ctx, aviary.AttemptRef{JobID: job.ID, Attempt: 1}, aviary.Failure{Retry: true, Delay: time.Microsecond})
+			_, err = s.FailAttempt(ctx, aviary.AttemptRef{JobID: job.ID, Attempt: 1}, aviary.Failure{Retry: true, Delay: time.Microsecond})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -282,6 +282,12 @@ func TestPostgresFailures(t *testing.T) {
 		{mostTries, "40P01", aviary.CodeStoreUnavailable, "busy"}, // but not for ever
 		{1, "53100", aviary.CodeStorageFull, "no room"},           // what cannot pass is not
 		{1, "57014", aviary.CodeStoreUnavailable, "busy"},
+		{1, "53200", aviary.CodeStoreUnavailable, "busy"}, // out of memory
+		{1, "53400", aviary.CodeStoreUnavailable, "busy"},
+		{99, "25006", aviary.CodeStoreUnavailable, "no writes"},
+		{99, "57P01", aviary.CodeStoreUnavailable, "does not answer"},
+		{99, "57P02", aviary.CodeStoreUnavailable, "does not answer"},
+		{99, "57P03", aviary.CodeStoreUnavailable, "does not answer"},
 		{1, "XX000", aviary.CodeInternal, "The store failed"},
 		{1, "23505", aviary.CodeInternal, "The store failed"}, // not about the id
 	} {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/aviary-asr/aviary"
@@ -76,6 +75,7 @@ func (s *sqlStore) reapAll(ctx context.Context, op string, why loss, which func(
 	var reaped []aviary.Reaped
 	err := s.update(ctx, op, func(ctx context.Context, tx *txn, now time.Time) error {
 		reaped = nil
+		var became []aviary.State
 		leaseBy, query, args := which(now)
 		list, err := collect(ctx, tx, func(row scanner) (listed, error) {
 			l := listed{Reaped: aviary.Reaped{Code: why.code}}
@@ -90,10 +90,10 @@ func (s *sqlStore) reapAll(ctx context.Context, op string, why loss, which func(
 				return err
 			}
 			if l.State != "" {
-				reaped = append(reaped, l.Reaped)
+				reaped, became = append(reaped, l.Reaped), append(became, l.State)
 			}
 		}
-		return nil
+		return countLost(ctx, tx, became...)
 	})
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (s *sqlStore) reapAll(ctx context.Context, op string, why loss, which func(
 func reap(ctx context.Context, tx *txn, now time.Time, ref aviary.AttemptRef, leaseBy int64, lostBefore int, why loss) (aviary.State, error) {
 	e := ending{ref: ref, leaseBy: leaseBy, lost: 1, problem: aviary.ProblemOf(&aviary.Error{Code: why.code, Detail: why.detail})}
 	e.quarantine(lostBefore)
-	if state, err := e.giveBack(ctx, tx, now, aviary.OutcomeLost, lostDelay(lostBefore)); state != "" || err != nil {
+	if state, err := e.giveBack(ctx, tx, now, aviary.OutcomeLost, aviary.LossDelay(lostBefore)); state != "" || err != nil {
 		return state, err
 	}
 	return e.fail(ctx, tx, now, aviary.OutcomeLost)
@@ -127,11 +127,23 @@ func (e *ending) quarantine(lostBefore int) {
 	e.quarantined = &p
 }
 
-// firstLostDelay is the wait after the first lost worker; it doubles with each.
-const firstLostDelay = 5 * time.Second
+// $1 attempts, $2 jobs. One shard is written that nobody else is writing, if there is one.
+const countLostSQL = `
+UPDATE processed SET lost = lost + $1, quarantined = quarantined + $2
+WHERE shard = coalesce((SELECT shard FROM processed ORDER BY shard LIMIT 1 FOR UPDATE SKIP LOCKED), 0)`
 
-// lostDelay is up to half as long again as it has to be, at random: jobs that were lost together, as with a host, do not come back together.
-func lostDelay(lostBefore int) time.Duration {
-	d := firstLostDelay << min(lostBefore, aviary.MaxLost)
-	return d + rand.N(d/2)
+// countLost counts lost attempts, for ever, by what became of their jobs. It comes last in a transaction, as all that counts what is processed: the counters
+// of jobs come first everywhere.
+func countLost(ctx context.Context, tx *txn, became ...aviary.State) error {
+	if len(became) == 0 {
+		return nil
+	}
+	quarantined := 0
+	for _, state := range became {
+		if state == aviary.StateFailed {
+			quarantined++
+		}
+	}
+	_, err := tx.ExecContext(ctx, countLostSQL, len(became), quarantined)
+	return err
 }

@@ -132,15 +132,16 @@ func (s *sqlStore) takeStock(ctx context.Context, tx *txn) (seen int64, rows, co
 			return 0, nil, nil, err
 		}
 	}
-	// What has been processed cannot be counted: rows have gone. But there is no less of it than what succeeded and has not gone.
-	var done, least aviary.Amount
+	// What has been processed cannot be counted: rows have gone. But there is no less of it than what succeeded and has not gone. What was lost is left alone.
+	var done aviary.Totals
+	var least aviary.Amount
 	for _, class := range aviary.Priorities() {
 		a := rows[tally{state: aviary.StateSucceeded, class: class}]
 		least = aviary.Amount{Jobs: least.Jobs + a.Jobs, Audio: least.Audio + a.Audio}
 	}
-	err = tx.QueryRowContext(ctx, processedSQL).Scan(&done.Jobs, fromMicros{&done.Audio})
+	err = tx.QueryRowContext(ctx, processedSQL).Scan(&done.Jobs, fromMicros{&done.Audio}, &done.Lost, &done.Quarantined)
 	all := tally{state: aviary.StateSucceeded}
-	counted[all], rows[all] = done, aviary.Amount{Jobs: max(done.Jobs, least.Jobs), Audio: max(done.Audio, least.Audio)}
+	counted[all], rows[all] = done.Amount, aviary.Amount{Jobs: max(done.Jobs, least.Jobs), Audio: max(done.Audio, least.Audio)}
 	return seen, rows, counted, err
 }
 

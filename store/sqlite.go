@@ -44,7 +44,7 @@ func openSQLite(ctx context.Context, rest string, o Options) (aviary.Store, erro
 	if err != nil {
 		return nil, err
 	}
-	reader, err := sql.Open("sqlite", sqliteDSN(path, o, "_query_only", "1"))
+	reader, err := sql.Open("sqlite", sqliteDSN(path, o, "_query_only", "1", "mode", "rw")) // rw makes no new file
 	if err != nil {
 		return nil, errors.Join(err, writer.Close())
 	}
@@ -59,7 +59,12 @@ func openSQLite(ctx context.Context, rest string, o Options) (aviary.Store, erro
 	if clock == nil {
 		clock = time.Now
 	}
-	return &sqlStore{dialect: sqliteDialect, read: read, write: write, clock: clock}, nil
+	list, err := filesOf(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database %s: %w", path, err), reader.Close(), writer.Close())
+	}
+	intact := func(op string) error { return unmoved(op, list) }
+	return &sqlStore{dialect: sqliteDialect, read: read, write: write, clock: clock, intact: intact}, nil
 }
 
 func migrateSQLite(ctx context.Context, rest string, o Options) (Migration, error) {

@@ -60,7 +60,8 @@ type acceptSQL struct {
 type sqlStore struct {
 	dialect
 	read, write *pool
-	clock       func() time.Time // nil for that of the database
+	clock       func() time.Time      // nil for that of the database
+	intact      func(op string) error // fails while the files of the database are not those that were opened; nil where there is nothing to check
 }
 
 var _ aviary.Store = (*sqlStore)(nil)
@@ -70,7 +71,7 @@ var (
 	writing = []string{insertJobSQL, waitingSQL, tenantOpenSQL, requestTakenSQL, jobSQL, cancelQueuedSQL, requestCancelSQL, retrySQL, expireSQL, purgeSQL, existsSQL,
 		leadSQL, resignSQL, ripenSQL, undispatchSQL, undispatchAllSQL, lapsedSQL, overdueSQL, heldSQL, claimSQL, openAttemptSQL, heartbeatSQL,
 		succeedSQL, recordedSQL, insertTranscriptSQL, cancelRunningSQL, requeueSQL, lostSQL, failSQL, endAttemptSQL, oldSQL, dropAudioSQL, buryingSQL}
-	reading = []string{jobSQL, requestedSQL, ripeSQL, processedSQL, existsSQL, transcriptSQL, attemptsSQL, positionSQL, countersSQL, oldestSQL, placeSQL, headSQL, tailSQL,
+	reading = []string{jobSQL, requestedSQL, tenantOpenSQL, ripeSQL, processedSQL, existsSQL, transcriptSQL, attemptsSQL, positionSQL, countersSQL, oldestSQL, placeSQL, headSQL, tailSQL,
 		dispatchedSQL, strandedSQL}
 )
 
@@ -90,6 +91,9 @@ func (s *sqlStore) update(ctx context.Context, op string, change func(ctx contex
 		now, err := s.now(ctx, tx)
 		if err == nil {
 			err = change(ctx, tx, now)
+		}
+		if err == nil {
+			err = s.check(op) // as late as can be: what is committed to a deleted file is lost
 		}
 		if err != nil {
 			return false, err
@@ -129,13 +133,16 @@ func (s *sqlStore) try(ctx context.Context, op string, do func(ctx context.Conte
 	}
 	pooled := s.write.Stats().OpenConnections + s.read.Stats().OpenConnections
 	for n := 1; ; {
+		if err := s.check(op); err != nil { // also reads: a new connection would open what lies there now
+			return err
+		}
 		committing, err := do(ctx)
 		err = s.endOfTime(caller, ctx, op, committing, err)
+		if committing && (errors.Is(err, context.DeadlineExceeded) || err != nil && s.again != nil && s.again(err, true) == remedyNone) {
+			return s.doubt(op, err)
+		}
 		if err == nil || s.again == nil || ctx.Err() != nil && !committing {
 			return s.fail(op, err)
-		}
-		if committing && s.again(err, true) == remedyNone {
-			return s.doubt(op, err)
 		}
 		switch cure := s.again(err, committing); {
 		case cure == remedyReconnect && pooled > 0:
@@ -154,16 +161,24 @@ func (s *sqlStore) try(ctx context.Context, op string, do func(ctx context.Conte
 	}
 }
 
+func (s *sqlStore) check(op string) error {
+	if s.intact == nil {
+		return nil
+	}
+	return s.intact(op)
+}
+
 // endOfTime tells the end of a call's time from other failures. database/sql rolls back when a context ends, and then says of the next statement that there is
-// no transaction. Where not the caller's time is over but ours, the database has not answered: it did nothing, unless it was committing.
+// no transaction. Where not the caller's time is over but ours, that of the call or that of a new connection, the database has not answered: it did nothing,
+// unless it was committing.
 func (s *sqlStore) endOfTime(caller, ctx context.Context, op string, committing bool, err error) error {
 	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
 		err = errors.Join(ctx.Err(), err)
 	}
-	if !committing && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && caller.Err() == nil {
-		return aviary.WrapError(aviary.CodeStoreUnavailable, op, err, "The store did not answer in time.")
+	if committing {
+		return err
 	}
-	return err
+	return aviary.OutOfTime(caller, op, err)
 }
 
 // now is the time as the database keeps it: of the clock that the store was given, or of the database. The hosts of several stores on one
@@ -187,10 +202,11 @@ func (s *sqlStore) hold(ctx context.Context, tx *txn, id string) error {
 	return err
 }
 
-// doubt is fail for a commit. An answer that was lost leaves open what became of it, and must not look like one that says that nothing was changed.
+// doubt is fail for a commit. An answer that was lost leaves open what became of it, and must not look like one that says that nothing was changed, nor
+// like a call whose time was over before it came to its commit.
 func (s *sqlStore) doubt(op string, err error) error {
 	failed := s.fail(op, err)
-	if aviary.CodeOf(failed) != aviary.CodeStoreUnavailable {
+	if aviary.CodeOf(failed) != aviary.CodeStoreUnavailable && !errors.Is(failed, context.DeadlineExceeded) {
 		return failed
 	}
 	return aviary.WrapError(aviary.CodeInternal, op, failed, "The store did not say whether this was done.")

@@ -93,7 +93,7 @@ func TestUpgradeFromVersion2(t *testing.T) {
 		if drift, err := s.Recount(ctx); err != nil || drift != nil {
 			t.Errorf("drift after the migration: %q, %v", drift, err)
 		}
-		if done, err := s.Processed(ctx); err != nil || done != (aviary.Amount{Jobs: 2, Audio: 13 * time.Second}) {
+		if done, err := s.Processed(ctx); err != nil || done != (aviary.Totals{Amount: aviary.Amount{Jobs: 2, Audio: 13 * time.Second}}) {
 			t.Errorf("processed: %+v, %v; want what succeeded and what succeeded and has expired", done, err)
 		}
 		for _, c := range []struct {

@@ -40,6 +40,14 @@ CREATE TABLE leader (
     until  BIGINT NOT NULL
 );
 
+-- Who this system is, and the marker of the place where its recordings are, once it is known.
+CREATE TABLE system (
+    name  TEXT NOT NULL PRIMARY KEY CHECK (name = 'system'),
+    id    TEXT NOT NULL,
+    place TEXT NOT NULL DEFAULT ''
+);
+INSERT INTO system (name, id) VALUES ('system', replace(gen_random_uuid()::text, '-', ''));
+
 -- How often counters have been set right. Who finds another number than he began with has been overtaken.
 CREATE TABLE recounts (n BIGINT NOT NULL);
 INSERT INTO recounts (n) VALUES (0);
@@ -66,9 +74,11 @@ SELECT tenant, state, priority, 0, count(*), sum(audio_us)::bigint FROM jobs WHE
 -- What has ever succeeded, also of jobs that are no more: the sum over the shards. A job succeeds once, and from then on has the attention of its
 -- engine.
 CREATE TABLE processed (
-    shard    INTEGER NOT NULL PRIMARY KEY,
-    jobs     BIGINT  NOT NULL,
-    audio_us BIGINT  NOT NULL
+    shard       INTEGER NOT NULL PRIMARY KEY,
+    jobs        BIGINT  NOT NULL,
+    audio_us    BIGINT  NOT NULL,
+    lost        BIGINT  NOT NULL DEFAULT 0, -- attempts that were lost, however it was noticed
+    quarantined BIGINT  NOT NULL DEFAULT 0  -- jobs that failed with one of these
 ) WITH (
     fillfactor = 25,
     autovacuum_vacuum_scale_factor = 0,

@@ -35,6 +35,14 @@ CREATE TABLE leader (
     until  INTEGER NOT NULL
 ) STRICT;
 
+-- Who this system is, and the marker of the place where its recordings are, once it is known.
+CREATE TABLE system (
+    name  TEXT NOT NULL PRIMARY KEY CHECK (name = 'system'),
+    id    TEXT NOT NULL,
+    place TEXT NOT NULL DEFAULT ''
+) STRICT;
+INSERT INTO system (name, id) VALUES ('system', lower(hex(randomblob(16))));
+
 -- How often counters have been set right. Who finds another number than he began with has been overtaken.
 CREATE TABLE recounts (n INTEGER NOT NULL) STRICT;
 INSERT INTO recounts (n) VALUES (0);
@@ -98,9 +106,11 @@ END;
 
 -- What has ever succeeded, also of jobs that are no more. A job succeeds once, and from then on has the attention of its engine.
 CREATE TABLE processed (
-    shard    INTEGER NOT NULL PRIMARY KEY,
-    jobs     INTEGER NOT NULL,
-    audio_us INTEGER NOT NULL
+    shard       INTEGER NOT NULL PRIMARY KEY,
+    jobs        INTEGER NOT NULL,
+    audio_us    INTEGER NOT NULL,
+    lost        INTEGER NOT NULL DEFAULT 0, -- attempts that were lost, however it was noticed
+    quarantined INTEGER NOT NULL DEFAULT 0  -- jobs that failed with one of these
 ) STRICT;
 
 INSERT INTO processed (shard, jobs, audio_us) SELECT 0, count(*), coalesce(sum(audio_us), 0) FROM jobs WHERE attention IS NOT NULL;

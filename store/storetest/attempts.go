@@ -111,7 +111,7 @@ func testCharges(t *testing.T, f *fixture) {
 	for n := 1; n <= job.MaxAttempts; n++ {
 		_, ref := f.start(f.job(job.ID))
 		problem := aviary.ProblemOf(aviary.Errorf(aviary.CodeDeviceFailed, "test", "Device %d.", n))
-		f.must(f.FailAttempt(ctx, ref, aviary.Failure{Problem: problem, Retry: true, Delay: time.Minute, Charge: true}))
+		f.must(second(f.FailAttempt(ctx, ref, aviary.Failure{Problem: problem, Retry: true, Delay: time.Minute, Charge: true})))
 		now := f.job(job.ID)
 		same(t, "charged", now.Fails, n)
 		if n == job.MaxAttempts {
@@ -134,13 +134,13 @@ func testUncharged(t *testing.T, f *fixture) {
 	job := f.create(bulk)
 	for range job.MaxAttempts + 2 {
 		_, ref := f.start(f.job(job.ID))
-		f.must(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true}))
+		f.must(second(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true})))
 	}
 	now := f.job(job.ID)
 	same(t, "state", now.State, aviary.StateQueued)
 	same(t, "charged", now.Fails, 0)
 	_, ref := f.start(now)
-	f.must(f.FailAttempt(ctx, ref, aviary.Failure{}))
+	f.must(second(f.FailAttempt(ctx, ref, aviary.Failure{})))
 	same(t, "a failure without a problem", f.job(job.ID).Problem.Code, aviary.CodeInternal)
 }
 
@@ -167,7 +167,7 @@ func testRetry(t *testing.T, f *fixture) {
 	created = got(f.CreateJob(ctx, created, aviary.QueueLimits{}))(t)
 	for n := 1; n <= 3; n++ {
 		_, ref := f.start(f.job(created.ID))
-		f.must(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Charge: true}))
+		f.must(second(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Charge: true})))
 		same(t, "state after the only attempt", f.job(created.ID).State, aviary.StateFailed)
 		version := f.job(created.ID).Version
 		want := created

@@ -25,6 +25,8 @@ func RunBlobs(t *testing.T, open func(t testing.TB) aviary.Blobs) {
 		"a key is taken once":    testBlobTaken,
 		"delete":                 testBlobDelete,
 		"names":                  testBlobNames,
+		"the marker of a system": testBlobMarker,
+		"a key is taken at once": testBlobTakenAtOnce,
 		"a list in pages":        testBlobList,
 		"a list while it moves":  testBlobListMoves,
 		"many at once":           testBlobsAtOnce,

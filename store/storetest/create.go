@@ -145,7 +145,7 @@ func calls(s aviary.Store, id string) map[string]func(ctx context.Context) error
 		"Heartbeat":     func(ctx context.Context) error { return second(s.Heartbeat(ctx, ref, aviary.Beat{Lease: lease})) },
 		"FinishAttempt": func(ctx context.Context) error { return s.FinishAttempt(ctx, ref, transcript(1)) },
 		"FailAttempt": func(ctx context.Context) error {
-			return s.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true})
+			return second(s.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true}))
 		},
 		"ReleaseAttempt": func(ctx context.Context) error { return s.ReleaseAttempt(ctx, ref) },
 		"CancelAttempt":  func(ctx context.Context) error { return s.CancelAttempt(ctx, ref) },

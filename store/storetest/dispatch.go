@@ -58,7 +58,7 @@ func testDispatchDelayed(t *testing.T, f *fixture) {
 	first, second := f.create(bulk), f.create(bulk)
 	_, ref := f.start(first)
 	f.must(f.Undispatch(ctx, aviary.Ticket{JobID: second.ID, Generation: 1, Priority: bulk})) // start handed over both
-	f.must(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Delay: time.Minute}))
+	same(t, "what became of it", got(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Delay: time.Minute}))(t), aviary.StateQueued)
 	third := f.create(bulk)
 	second = f.job(second.ID)
 	same(t, "while the first is delayed", got(handOver(ctx, f.Store, bulk, 1))(t), tickets(second))

@@ -20,6 +20,7 @@ func testLeases(t *testing.T, b Backend) {
 		"a late finish still counts":        testLateFinish,
 		"a hung worker is quarantined too":  testHung,
 		"an attempt beyond its limit":       testOverdue,
+		"losses are counted":                testLossesAreCounted,
 		"attempts without a limit":          testNoLimit,
 		"a device that is taken over":       testTakeOver,
 	} {
@@ -186,7 +187,7 @@ func testHung(t *testing.T, f *fixture) {
 	hung := aviary.Failure{Problem: problem, Retry: true, Lost: true, Delay: time.Minute}
 	for n := 1; n <= aviary.MaxLost; n++ {
 		_, ref := f.start(f.job(job.ID))
-		f.must(f.FailAttempt(ctx, ref, hung))
+		f.must(second(f.FailAttempt(ctx, ref, hung)))
 		now, attempt := f.job(job.ID), got(f.Attempts(ctx, job.ID))(t)[n-1]
 		same(t, "outcome", attempt.Outcome, aviary.OutcomeLost)
 		same(t, "problem of the attempt", attempt.Problem, problem)
@@ -199,10 +200,63 @@ func testHung(t *testing.T, f *fixture) {
 		f.clock.Advance(time.Minute)
 	}
 	_, ref := f.start(f.create(bulk))
-	f.must(f.FailAttempt(ctx, ref, aviary.Failure{Problem: problem, Lost: true}))
+	f.must(second(f.FailAttempt(ctx, ref, aviary.Failure{Problem: problem, Lost: true})))
 	same(t, "the problem, when it shall not be tried again", f.job(ref.JobID).Problem, problem)
 	same(t, "lost workers of it", f.job(ref.JobID).Lost, 1)
-	same(t, "an old attempt", kind(f.FailAttempt(ctx, ref, hung)), "stale")
+	same(t, "an old attempt", kind(second(f.FailAttempt(ctx, ref, hung))), "stale")
+}
+
+// Lost attempts are counted whoever ends them, and for ever.
+func testLossesAreCounted(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	check := func(after string, lost, quarantined int) {
+		t.Helper()
+		same(t, "counted after "+after, got(f.Processed(ctx))(t), aviary.Totals{Lost: lost, Quarantined: quarantined})
+		same(t, "drift after "+after, got(f.Recount(ctx))(t), []string(nil))
+	}
+	fail := func(ref aviary.AttemptRef, failure aviary.Failure, became aviary.State) {
+		t.Helper()
+		failure.Problem = broken
+		same(t, "what became of the job", got(f.FailAttempt(ctx, ref, failure))(t), became)
+	}
+	hung := aviary.Failure{Retry: true, Lost: true}
+
+	job, ref := f.start(f.create(bulk))
+	fail(ref, aviary.Failure{Retry: true}, aviary.StateQueued)
+	check("a failure that is no loss", 0, 0)
+	_, ref = f.start(f.job(job.ID))
+	fail(ref, hung, aviary.StateQueued)
+	check("a hang that its worker recorded", 1, 0)
+	same(t, "the same once more", kind(second(f.FailAttempt(ctx, ref, hung))), "stale")
+	check("a record that was refused", 1, 0)
+
+	f.start(f.job(job.ID))
+	f.clock.Advance(lease)
+	same(t, "silent ones", len(got(f.ReapLost(ctx, 9))(t)), 1)
+	check("a worker that was silent", 2, 0)
+	f.clock.Advance(time.Minute)
+	_, ref = f.start(f.job(job.ID))
+	fail(ref, hung, aviary.StateFailed)
+	check("a hang that quarantines", 3, 1)
+
+	canceled, ref := f.start(f.create(bulk))
+	got(f.Cancel(ctx, canceled.ID))(t)
+	fail(ref, hung, aviary.StateCanceled)
+	check("a hang of a job that was to be canceled", 4, 1)
+
+	f.start(f.create(bulk))
+	f.clock.Advance(runLimit + time.Minute)
+	same(t, "overdue ones", len(got(f.ReapOverdue(ctx, time.Minute, 9))(t)), 1)
+	check("one that took too long", 5, 1)
+	f.start(f.create(bulk))
+	next := claim
+	next.Worker = "the next one"
+	same(t, "taken over", len(got(f.TakeOver(ctx, next))(t)), 1)
+	check("a crash that the next worker found", 6, 1)
+
+	got(f.Expire(ctx, job.ID, false))(t)
+	got(f.DropTombstones(ctx, 0, 9))(t)
+	check("the job is no more", 6, 1)
 }
 
 func testOverdue(t *testing.T, f *fixture) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"slices"
 	"sync"
@@ -16,9 +17,10 @@ type Model struct {
 	mu        sync.Mutex
 	now       func() time.Time
 	jobs      []*modelJob // in the order of creation
-	processed aviary.Amount
+	processed aviary.Totals
 	leader    string
 	leadsTill time.Time
+	id, place string // of the system
 }
 
 type modelJob struct {
@@ -34,10 +36,23 @@ type modelJob struct {
 var _ aviary.Store = (*Model)(nil)
 
 // NewModel makes an empty model with a clock.
-func NewModel(now func() time.Time) *Model { return &Model{now: now} }
+func NewModel(now func() time.Time) *Model { return &Model{now: now, id: rand.Text()} }
 
 // Close implements io.Closer.
 func (*Model) Close() error { return nil }
+
+// SystemID implements aviary.Identity.
+func (m *Model) SystemID(context.Context) (string, error) { return m.id, nil }
+
+// BindPlace implements aviary.Identity.
+func (m *Model) BindPlace(_ context.Context, marker string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.place == "" {
+		m.place = marker
+	}
+	return m.place, nil
+}
 
 func (m *Model) find(id string) (*modelJob, error) {
 	for _, j := range m.jobs {
@@ -77,7 +92,7 @@ func (m *Model) attempt(ref aviary.AttemptRef, do func(j *modelJob, now time.Tim
 func (m *Model) CreateJob(_ context.Context, job aviary.Job, limits aviary.QueueLimits) (aviary.Job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var waiting, open aviary.Amount
+	var waiting aviary.Amount
 	for _, j := range m.jobs {
 		if job.RequestKey != "" && j.RequestKey == job.RequestKey && j.Tenant == job.Tenant {
 			return aviary.Job{}, aviary.ErrRequestKeyTaken
@@ -86,11 +101,8 @@ func (m *Model) CreateJob(_ context.Context, job aviary.Job, limits aviary.Queue
 			waiting.Jobs++
 			waiting.Audio += j.Audio.Duration
 		}
-		if (j.State == aviary.StateQueued || j.State == aviary.StateRunning) && j.Tenant == job.Tenant {
-			open.Jobs++
-			open.Audio += j.Audio.Duration
-		}
 	}
+	open := m.open(job.Tenant)
 	if limits.Jobs > 0 && waiting.Jobs+1 > limits.Jobs || limits.Audio > 0 && waiting.Audio+job.Audio.Duration > limits.Audio {
 		return aviary.Job{}, aviary.Errorf(aviary.CodeQueueFull, "model", "")
 	}
@@ -105,6 +117,24 @@ func (m *Model) CreateJob(_ context.Context, job aviary.Job, limits aviary.Queue
 // Job implements aviary.Store.
 func (m *Model) Job(_ context.Context, id string) (aviary.Job, error) {
 	return m.with(id, func(*modelJob, time.Time) error { return nil })
+}
+
+// open is what a tenant has waiting and running.
+func (m *Model) open(tenant string) (open aviary.Amount) {
+	for _, j := range m.jobs {
+		if !j.State.Final() && j.Tenant == tenant {
+			open.Jobs++
+			open.Audio += j.Audio.Duration
+		}
+	}
+	return open
+}
+
+// TenantOpen implements aviary.Store.
+func (m *Model) TenantOpen(_ context.Context, tenant string) (aviary.Amount, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.open(tenant), nil
 }
 
 // Requested implements aviary.Store.
@@ -234,7 +264,7 @@ func (m *Model) Backlog(context.Context) (aviary.Backlog, error) {
 }
 
 // Processed implements aviary.Store.
-func (m *Model) Processed(context.Context) (aviary.Amount, error) {
+func (m *Model) Processed(context.Context) (aviary.Totals, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.processed, nil

@@ -33,9 +33,18 @@ func (m *Model) reap(limit int, code aviary.Code, detail string, due func(j *mod
 		r := aviary.Reaped{AttemptRef: aviary.AttemptRef{JobID: j.ID, Attempt: j.Attempt}, Worker: j.Worker, Device: j.Device, Code: code}
 		j.lose(problem, m.now(), m.now().Add(5*time.Second<<j.Lost+apart))
 		r.State = j.State
+		m.countLost(j)
 		list = append(list, r)
 	}
 	return list
+}
+
+// countLost counts the attempt of a job that was just lost.
+func (m *Model) countLost(j *modelJob) {
+	m.processed.Lost++
+	if j.State == aviary.StateFailed {
+		m.processed.Quarantined++
+	}
 }
 
 // lose ends the newest attempt as lost, and what becomes of the job is for its losses to say.
@@ -158,11 +167,11 @@ func (m *Model) FinishAttempt(_ context.Context, ref aviary.AttemptRef, t aviary
 }
 
 // FailAttempt implements aviary.Attempting.
-func (m *Model) FailAttempt(_ context.Context, ref aviary.AttemptRef, f aviary.Failure) error {
+func (m *Model) FailAttempt(_ context.Context, ref aviary.AttemptRef, f aviary.Failure) (state aviary.State, err error) {
 	if f.Problem == nil {
 		f.Problem = &aviary.Problem{Code: aviary.CodeInternal, Title: aviary.CodeInternal.Title(), Retryable: true}
 	}
-	return m.attempt(ref, func(j *modelJob, now time.Time) error {
+	err = m.attempt(ref, func(j *modelJob, now time.Time) error {
 		if f.Charge {
 			j.Fails++
 		}
@@ -196,8 +205,13 @@ func (m *Model) FailAttempt(_ context.Context, ref aviary.AttemptRef, f aviary.F
 			j.end(aviary.OutcomeFailed, now, f.Problem)
 			j.finish(aviary.StateFailed, now, f.Problem)
 		}
+		if f.Lost {
+			m.countLost(j)
+		}
+		state = j.State
 		return nil
 	})
+	return state, err
 }
 
 // ReleaseAttempt implements aviary.Attempting.

@@ -21,6 +21,7 @@ func TestModel(t *testing.T) {
 			return m.(*Model), nil
 		},
 	}
+	t.Run("Identity", func(t *testing.T) { testIdentity(t, b) })
 	t.Run("Transitions", func(t *testing.T) { testTransitions(t, b) })
 	t.Run("Attempts", func(t *testing.T) { testAttempts(t, b) })
 	t.Run("Leases", func(t *testing.T) { testLeases(t, b) })

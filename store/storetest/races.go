@@ -75,7 +75,7 @@ func raceEnds(t *testing.T, f *fixture, two [2]aviary.Store) {
 		got(f.Cancel(ctx, job.ID))(t)
 		ends := []func(s aviary.Store) error{
 			func(s aviary.Store) error { return s.FinishAttempt(ctx, ref, transcript(1)) },
-			func(s aviary.Store) error { return s.FailAttempt(ctx, ref, aviary.Failure{Problem: broken}) },
+			func(s aviary.Store) error { return second(s.FailAttempt(ctx, ref, aviary.Failure{Problem: broken})) },
 			func(s aviary.Store) error { return s.ReleaseAttempt(ctx, ref) },
 			func(s aviary.Store) error { return s.CancelAttempt(ctx, ref) },
 		}
@@ -197,7 +197,7 @@ func work(ctx context.Context, s aviary.Store, ticket aviary.Ticket, worker stri
 		return false, err
 	}
 	if job.Attempt == 1 {
-		return false, s.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Charge: true})
+		return false, second(s.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Charge: true}))
 	}
 	return true, s.FinishAttempt(ctx, ref, transcript(1))
 }

@@ -266,7 +266,7 @@ func (r *random) attemptDeed() {
 		t := transcript(len(r.log))
 		r.both(fmt.Sprintf("finish %+v", ref), func(s aviary.Store) (any, error) { return nil, s.FinishAttempt(ctx, ref, t) })
 	case 5:
-		r.both(fmt.Sprintf("fail %+v %+v", ref, f), func(s aviary.Store) (any, error) { return nil, s.FailAttempt(ctx, ref, f) })
+		r.both(fmt.Sprintf("fail %+v %+v", ref, f), func(s aviary.Store) (any, error) { return s.FailAttempt(ctx, ref, f) })
 	case 6:
 		r.both(fmt.Sprintf("release %+v", ref), func(s aviary.Store) (any, error) { return nil, s.ReleaseAttempt(ctx, ref) })
 	case 7:

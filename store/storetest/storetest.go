@@ -46,6 +46,7 @@ func Run(t *testing.T, b Backend) {
 	t.Run("Attempts", func(t *testing.T) { testAttempts(t, b) })
 	t.Run("Leases", func(t *testing.T) { testLeases(t, b) })
 	t.Run("Dispatch", func(t *testing.T) { testDispatch(t, b) })
+	t.Run("Identity", func(t *testing.T) { testIdentity(t, b) })
 	t.Run("Leader", func(t *testing.T) { testLeader(t, b) })
 	t.Run("Tenants", func(t *testing.T) { testTenants(t, b) })
 	t.Run("Housekeeping", func(t *testing.T) { testHousekeeping(t, b) })

@@ -19,7 +19,7 @@ func raceCancel(t *testing.T, f *fixture, two [2]aviary.Store) {
 		back := []func(s aviary.Store) error{
 			func(s aviary.Store) error { return s.ReleaseAttempt(ctx, ref) },
 			func(s aviary.Store) error {
-				return s.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Delay: time.Duration(round%2) * time.Hour})
+				return second(s.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Delay: time.Duration(round%2) * time.Hour}))
 			},
 		}[round%2]
 		won, refused := together(2, func(n int) error {
@@ -203,13 +203,13 @@ func (s *storm) attemptDeed(ctx context.Context, on aviary.Store, ref aviary.Att
 	case 2:
 		return "finish", on.FinishAttempt(ctx, ref, transcript(1))
 	case 3:
-		return "fail", on.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Charge: true})
+		return "fail", second(on.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Charge: true}))
 	case 4:
-		return "fail, again", on.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true})
+		return "fail, again", second(on.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true}))
 	case 5:
 		return "release", on.ReleaseAttempt(ctx, ref)
 	case 6:
-		return "fail, hung", on.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Lost: true})
+		return "fail, hung", second(on.FailAttempt(ctx, ref, aviary.Failure{Problem: broken, Retry: true, Lost: true}))
 	default:
 		return "stop", on.CancelAttempt(ctx, ref)
 	}

@@ -81,7 +81,7 @@ func testWaiting(t *testing.T, f *fixture) {
 		case 9:
 			ticket := got(f.Dispatch(ctx, []string{id}))(t)[0]
 			job := got(f.StartAttempt(ctx, ticket, claim))(t)
-			f.must(f.FailAttempt(ctx, aviary.AttemptRef{JobID: id, Attempt: job.Attempt}, aviary.Failure{Problem: broken, Retry: true, Delay: time.Minute}))
+			f.must(second(f.FailAttempt(ctx, aviary.AttemptRef{JobID: id, Attempt: job.Attempt}, aviary.Failure{Problem: broken, Retry: true, Delay: time.Minute})))
 		}
 	}
 	same(t, "when one tenant has nothing", f.waitingIDs(bulk, 1), "a: 2, Ä: 1")
@@ -226,6 +226,8 @@ func testQuotasOpen(t *testing.T, f *fixture) {
 	limits := aviary.QueueLimits{TenantJobs: 1}
 	refused := func(when string) {
 		t.Helper()
+		open := got(f.TenantOpen(ctx, aviary.DefaultTenant))(t)
+		same(t, when, open.Jobs, 1)
 		f.ids++
 		same(t, when, kind(second(f.CreateJob(ctx, draft(f.ids, bulk), limits))), "quota_exceeded")
 	}
@@ -239,7 +241,7 @@ func testQuotasOpen(t *testing.T, f *fixture) {
 		case 0:
 			f.must(f.FinishAttempt(ctx, ref, transcript(1)))
 		case 1:
-			f.must(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken}))
+			f.must(second(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken})))
 			got(f.Retry(ctx, job.ID))(t)
 			refused("when it waits again")
 			got(f.Cancel(ctx, job.ID))(t)
@@ -254,7 +256,9 @@ func testQuotasOpen(t *testing.T, f *fixture) {
 			refused("while it is to stop")
 			f.must(f.CancelAttempt(ctx, ref))
 		}
+		same(t, "nothing is open", got(f.TenantOpen(ctx, aviary.DefaultTenant))(t), aviary.Amount{})
 	}
+	same(t, "of nobody", got(f.TenantOpen(ctx, "no\x00body"))(t), aviary.Amount{})
 	f.ids++
 	got(f.CreateJob(ctx, draft(f.ids, bulk), limits))(t)
 }
@@ -263,10 +267,10 @@ func testProcessed(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	check := func(what string, jobs, seconds int) {
 		t.Helper()
-		same(t, what, got(f.Processed(ctx))(t), aviary.Amount{Jobs: jobs, Audio: time.Duration(seconds) * time.Second})
+		same(t, what, got(f.Processed(ctx))(t), aviary.Totals{Amount: aviary.Amount{Jobs: jobs, Audio: time.Duration(seconds) * time.Second}})
 	}
 	before := got(f.Processed(ctx))(t)
-	same(t, "an empty store", before, aviary.Amount{})
+	same(t, "an empty store", before, aviary.Totals{})
 	var jobs []aviary.Job
 	for n := range 4 { // of 1, 2, 3, 4 seconds
 		job, ref := f.start(f.createFor(fmt.Sprint(n), bulk))
@@ -276,7 +280,7 @@ func testProcessed(t *testing.T, f *fixture) {
 			f.must(f.FinishAttempt(ctx, ref, transcript(1)))
 			f.must(f.FinishAttempt(ctx, ref, transcript(1))) // counts once
 		case 1:
-			f.must(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken}))
+			f.must(second(f.FailAttempt(ctx, ref, aviary.Failure{Problem: broken})))
 		}
 	}
 	check("three that succeeded", 3, 8)

@@ -54,7 +54,7 @@ func arrange(f *fixture, stage string) arranged {
 	if stage == delayed {
 		delay = time.Hour
 	}
-	f.must(f.FailAttempt(ctx, a.ref, aviary.Failure{Problem: broken, Retry: true, Delay: delay, Charge: true}))
+	f.must(second(f.FailAttempt(ctx, a.ref, aviary.Failure{Problem: broken, Retry: true, Delay: delay, Charge: true})))
 	if stage == delayed {
 		return a
 	}
@@ -66,7 +66,7 @@ func arrange(f *fixture, stage string) arranged {
 	case succeeded, expired:
 		f.must(f.FinishAttempt(ctx, a.ref, transcript(1)))
 	case failed, soundless:
-		f.must(f.FailAttempt(ctx, a.ref, aviary.Failure{Problem: broken, Charge: true}))
+		f.must(second(f.FailAttempt(ctx, a.ref, aviary.Failure{Problem: broken, Charge: true})))
 	}
 	switch stage {
 	case silent, abandoned:
@@ -137,17 +137,17 @@ var deeds = map[string]func(a arranged) error{
 		return a.FinishAttempt(a.Context(), a.ref, transcript(3))
 	},
 	"fail": func(a arranged) error {
-		return a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Charge: true})
+		return second(a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Charge: true}))
 	},
 	"fail-old": func(a arranged) error {
 		a.ref.Attempt--
-		return a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Charge: true})
+		return second(a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Charge: true}))
 	},
 	"fail-later": func(a arranged) error {
-		return a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Retry: true, Delay: time.Hour, Charge: true})
+		return second(a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Retry: true, Delay: time.Hour, Charge: true}))
 	},
 	"fail-again": func(a arranged) error {
-		return a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Retry: true})
+		return second(a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Retry: true}))
 	},
 	"release":   func(a arranged) error { return a.ReleaseAttempt(a.Context(), a.ref) },
 	"stop":      func(a arranged) error { return a.CancelAttempt(a.Context(), a.ref) },
@@ -158,7 +158,7 @@ var deeds = map[string]func(a arranged) error{
 	},
 	"take-mine": func(a arranged) error { return second(a.TakeOver(a.Context(), claim)) },
 	"fail-lost": func(a arranged) error {
-		return a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Retry: true, Lost: true, Delay: time.Hour})
+		return second(a.FailAttempt(a.Context(), a.ref, aviary.Failure{Problem: broken, Retry: true, Lost: true, Delay: time.Hour}))
 	},
 	"drop-audio":  func(a arranged) error { return second(a.DropAudio(a.Context(), 0, 1_000_000)) },
 	"expire-old":  func(a arranged) error { return second(a.ExpireOld(a.Context(), 0, 1_000_000)) },

@@ -43,7 +43,8 @@ func sound(t *testing.T) (w world, breakIt func(statement string)) {
 	ref = claim(t, s, "job_0", "w")
 	must(t, s.FinishAttempt(t.Context(), ref, aviary.Transcript{Text: w.ledger[0].text(), Segments: []aviary.Segment{}}))
 	ref = claim(t, s, "job_1", "w")
-	must(t, s.FailAttempt(t.Context(), ref, aviary.Failure{Problem: aviary.ProblemOf(aviary.Errorf(aviary.CodeAudioBroken, "", "Bad.")), Charge: true}))
+	_, err = s.FailAttempt(t.Context(), ref, aviary.Failure{Problem: aviary.ProblemOf(aviary.Errorf(aviary.CodeAudioBroken, "", "Bad.")), Charge: true})
+	must(t, err)
 	_, err = s.Cancel(t.Context(), "job_2")
 	must(t, err)
 	return w, func(statement string) {

@@ -58,6 +58,7 @@ func newDropper(t *testing.T, server string) *dropper {
 
 // A lost answer makes no second job, whether the command itself tries again, or gives up and is run once more.
 func TestLostAnswersMakeNoSecondJob(t *testing.T) {
+	t.Parallel()
 	system, client := start(t, t.TempDir(), nil)
 	proxy := newDropper(t, system.URL())
 	in, out := t.TempDir(), t.TempDir()
@@ -111,6 +112,7 @@ func TestLostAnswersMakeNoSecondJob(t *testing.T) {
 
 // Who is named by the proxy in front has limits and a name of his own.
 func TestTenantsByHeader(t *testing.T) {
+	t.Parallel()
 	system, client := start(t, t.TempDir(), func(s *cli.Settings) { s.TenantHeader, s.MaxTenantAudio = "X-Caller", 0 })
 	audio := clip(t)
 	req, err := http.NewRequestWithContext(t.Context(), "POST", system.URL()+"/v1/jobs", strings.NewReader(string(audio)))

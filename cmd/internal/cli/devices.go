@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aviary-asr/aviary"
 	"github.com/aviary-asr/aviary/asr"
 	"github.com/aviary-asr/aviary/asr/checkpoint"
 	"github.com/aviary-asr/aviary/asr/ml"
@@ -19,7 +20,8 @@ import (
 type Backend struct {
 	Name    string                   // "cpu", "cuda"
 	Devices func() ([]string, error) // names of the devices of this machine: "cpu", "cuda:0"
-	Open    func(device string) (ml.Backend, error)
+	// Open's errors are the device's: it is left out, and the others are used.
+	Open func(device string) (ml.Backend, error)
 	// BFloat16 says whether auto chooses bfloat16 weights on the device: where it computes in them.
 	BFloat16 func(device string) bool
 	// MemoryBytes is what a job may use of the device at most, weights included, before the safety factor.
@@ -75,18 +77,19 @@ func openModel(path string) (*checkpoint.Checkpoint, error) {
 	return checkpoint.Open(path)
 }
 
-// engine builds the engine. It runs on the device's thread.
+// engine builds the engine. It runs on the device's thread. An error of the device has CodeDeviceFailed or CodeDeviceOutOfMemory; the others are of the model.
 func (c chosenDevice) engine(ctx context.Context, s Settings, model *checkpoint.Checkpoint) (gpu.Engine, error) {
 	if c.backend.Engine != nil {
-		return c.backend.Engine(ctx, c.name)
+		engine, err := c.backend.Engine(ctx, c.name)
+		return engine, deviceError(err)
 	}
 	backend, err := c.backend.Open(c.name)
 	if err != nil {
-		return nil, err
+		return nil, deviceError(err)
 	}
 	memory, err := c.backend.MemoryBytes(c.name)
 	if err != nil {
-		return nil, errors.Join(err, backend.Close())
+		return nil, deviceError(errors.Join(err, backend.Close()))
 	}
 	dtype := ml.Float32
 	if s.BF16 == BF16On || s.BF16 == BF16Auto && c.backend.BFloat16(c.name) {
@@ -96,6 +99,14 @@ func (c chosenDevice) engine(ctx context.Context, s Settings, model *checkpoint.
 		Model: modelName(s.Model), DType: dtype, Software: "aviary " + version(),
 		Settings: asr.Settings{Policy: s.Attention, MemoryBudget: int64(float64(memory) * s.SafetyFactor), SharedMemory: c.backend.HostMemory},
 	})
+}
+
+// deviceError marks an error of opening a device as the device's.
+func deviceError(err error) error {
+	if err == nil || aviary.CodeOf(err) == aviary.CodeDeviceOutOfMemory {
+		return err
+	}
+	return aviary.WrapError(aviary.CodeDeviceFailed, "device.open", err, "The device cannot be opened.")
 }
 
 // modelName is what transcripts call the model: the last element of its path.

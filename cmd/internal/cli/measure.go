@@ -28,7 +28,6 @@ func (s *System) leads() bool { return s.leader != nil && s.leader.Leads() }
 // reportSweep counts what a sweep did.
 func (s *System) reportSweep(did queue.Swept) {
 	m := s.metrics
-	m.JobsLost(did.Lost)
 	m.AttemptsOverdue(did.Overdue)
 	m.JobsQuarantined(did.Quarantined)
 	m.Braked(did.Braked)

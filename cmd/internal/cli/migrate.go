@@ -13,7 +13,7 @@ func (a *app) migrateCommand() *cobra.Command {
 	entries := settingsTable(&a.settings)
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the database's schema up to date (serve does it by itself for SQLite)",
+		Short: "Bring the database's schema up to date (serve does it by itself when it starts)",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := applyVariables(cmd.Flags(), entries, a.Lookup); err != nil {

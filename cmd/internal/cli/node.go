@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,27 +57,104 @@ func replace(f *os.File, text string) error {
 	return f.Sync()
 }
 
-// nodeID names the place that a data directory is, in the store that it may share with others. It is made at the first start, and stays: whoever holds the lock of
-// a device in this directory knows that all attempts that this node has open on the device are those of dead processes.
-func nodeID(ctx context.Context, dir string) (_ string, err error) {
-	f, err := waitForLock(ctx, filepath.Join(dir, "node"), func(string) {})
+// nodeFile is what the file `node` of a data directory holds: the node's id, and the place that it was made for.
+type nodeFile struct {
+	Node string `json:"node"`
+	nodePlace
+}
+
+// nodePlace is one file on one machine between two of its starts. A directory that was copied, or restored from an image of a disk, is at another place, and so is
+// one whose machine was started again.
+type nodePlace struct {
+	File string `json:"file"`
+	Host string `json:"host"`
+	Boot string `json:"boot"`
+}
+
+// placeOf is the place of an open file.
+func placeOf(f *os.File) (nodePlace, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nodePlace{}, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // what else is known of the place has to do
+	}
+	return nodePlace{fileID(info), host, bootID()}, nil
+}
+
+// nodeID names the place that a data directory is, in the store that it may share with others: whoever holds the lock of a device in this directory knows that all
+// attempts that this node has open on the device are those of dead processes. That does not hold for a copy of the directory, whose locks are its own. So the id is
+// believed only at the place that it was made for, and everywhere else a new one is made: in doubt the attempts of dead processes wait for the end of their leases.
+func nodeID(ctx context.Context, dir string, log *slog.Logger) (_ string, err error) {
+	lock, err := waitForLock(ctx, filepath.Join(dir, "node.lock"), func(string) {})
 	if err != nil {
 		return "", fmt.Errorf("node: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	name := filepath.Join(dir, "node")
+	old, now, err := readNode(name)
+	if err != nil {
+		return "", fmt.Errorf("node: %w", err)
+	}
+	if old.Node != "" && old.nodePlace == now && now.File != "" {
+		return old.Node, nil
+	}
+	id := ulid.Make().String()
+	if err := writeNode(name, id); err != nil {
+		return "", fmt.Errorf("node: %w", err)
+	}
+	log.Info("the data directory is a new node: it was just made, copied or moved, or the machine was started again", "node", id, "was", old.Node, "made_for", old.nodePlace,
+		"found_at", now)
+	return id, nil
+}
+
+// readNode reads a node's file, and the place that it is at. The zero nodeFile means that there is none that can be understood.
+func readNode(name string) (held nodeFile, at nodePlace, err error) {
+	f, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return held, at, nil
+	}
+	if err != nil {
+		return held, at, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if at, err = placeOf(f); err != nil {
+		return held, at, err
+	}
 	b, err := io.ReadAll(f)
 	if err != nil {
-		return "", fmt.Errorf("node: %w", err)
+		return held, at, err
 	}
-	if id, err := ulid.ParseStrict(strings.TrimSpace(string(b))); err == nil {
-		return id.String(), nil
+	if json.Unmarshal(b, &held) != nil {
+		return nodeFile{}, at, nil // torn, or of an older version
 	}
-	// None yet, or torn by a crash at the first start. A new one costs no more than waiting for the leases of that start.
-	id := ulid.Make().String()
-	if err := replace(f, id+"\n"); err != nil {
-		return "", fmt.Errorf("node: %w", err)
+	if _, err := ulid.ParseStrict(held.Node); err != nil {
+		return nodeFile{}, at, nil
 	}
-	return id, nil
+	return held, at, nil
+}
+
+// writeNode replaces a node's file in one step: its content belongs to one file, and a copy keeps its content until it is replaced.
+func writeNode(name, id string) (err error) {
+	next := name + ".next"
+	f, err := os.OpenFile(next, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	place, err := placeOf(f)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	b, err := json.Marshal(nodeFile{id, place})
+	if err == nil {
+		err = replace(f, string(b)+"\n")
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(next, name)
 }
 
 // deviceFile is the file of a device in the data directory: its lock, or what is remembered of it.

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,13 +19,14 @@ import (
 )
 
 func TestANodeKeepsItsName(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ids := make([]string, 8)
 	var wg sync.WaitGroup
 	for i := range ids { // at the first start of several processes
 		wg.Go(func() {
 			var err error
-			if ids[i], err = nodeID(t.Context(), dir); err != nil {
+			if ids[i], err = nodeID(t.Context(), dir, slog.New(slog.DiscardHandler)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -33,15 +37,103 @@ func TestANodeKeepsItsName(t *testing.T) {
 			t.Fatalf("ids %q", ids)
 		}
 	}
-	if other, err := nodeID(t.Context(), t.TempDir()); err != nil || other == ids[0] {
-		t.Errorf("another directory is %s, %v", other, err)
+}
+
+// A node's id is believed only where and as long as it was made for; the one that takes its place then stays.
+func TestANodeIsNewAtAnotherPlace(t *testing.T) {
+	t.Parallel()
+	read := func(t *testing.T, dir string) (id, logged string) {
+		t.Helper()
+		var log bytes.Buffer
+		id, err := nodeID(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil || len(id) != 26 {
+			t.Fatalf("node %q, %v", id, err)
+		}
+		return id, log.String()
 	}
-	if err := os.WriteFile(filepath.Join(dir, "node"), []byte(ids[0][:10]), 0o600); err != nil {
+	with := func(key, value string) func(*testing.T, []byte) []byte {
+		return func(t *testing.T, content []byte) []byte {
+			t.Helper()
+			var held map[string]string
+			if err := json.Unmarshal(content, &held); err != nil || held[key] == "" || held[key] == value {
+				t.Fatalf("no %s in %s: %v", key, content, err)
+			}
+			held[key] = value
+			content, err := json.Marshal(held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return content
+		}
+	}
+	same := func(_ *testing.T, content []byte) []byte { return content }
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, content []byte) []byte
+		into   func(t *testing.T, dir string) string
+		isNew  bool
+	}{
+		{"as it was", same, nil, false},
+		{"renamed", same, renamed, false},
+		{"copied", same, copied, true},
+		{"another host", with("host", "elsewhere"), nil, true},
+		{"another boot", with("boot", "earlier"), nil, true},
+		{"torn", func(_ *testing.T, content []byte) []byte { return content[:len(content)/2] }, nil, true},
+		{"empty", func(*testing.T, []byte) []byte { return nil }, nil, true},
+		{"garbage", with("node", "somebody"), nil, true},
+		{"the first format", func(*testing.T, []byte) []byte { return []byte("01ARZ3NDEKTSV4RRFFQ69G5FAV\n") }, nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			id, _ := read(t, dir)
+			content, err := os.ReadFile(filepath.Join(dir, "node"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "node"), tt.change(t, content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if tt.into != nil {
+				dir = tt.into(t, dir)
+			}
+			then, log := read(t, dir)
+			if isNew := then != id; isNew != tt.isNew || tt.isNew != strings.Contains(log, "level=INFO") || tt.isNew != strings.Contains(log, then) {
+				t.Errorf("node %s was %s; logged %q", then, id, log)
+			}
+			if again, log := read(t, dir); again != then || log != "" {
+				t.Errorf("then node %s, not %s: %s", again, then, log)
+			}
+		})
+	}
+}
+
+func renamed(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "renamed")
+	if err := os.Rename(dir, to); err != nil {
 		t.Fatal(err)
 	}
-	mended, err := nodeID(t.Context(), dir)
-	if err != nil || len(mended) != 26 || mended == ids[0] {
-		t.Errorf("after a crash in the middle of the first start: %q, %v", mended, err)
+	return to
+}
+
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// What cannot be read says nothing against the device.
+func TestAnUnreadableRecordIsNotTheDevicesFault(t *testing.T) {
+	t.Parallel()
+	s := newSickness(t.TempDir(), "cpu")
+	if err := os.MkdirAll(s.file, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cordon(); exitCode(err) != exitLocalIO || !strings.Contains(err.Error(), s.file) {
+		t.Errorf("exit code %d, want %d, of %v", exitCode(err), exitLocalIO, err)
 	}
 }
 
@@ -74,6 +166,9 @@ func TestADeviceIsCordonedForAnHour(t *testing.T) {
 	cordoned(false)
 	fail(selfTest) // 12:30
 	cordoned(true)
+	if code := exitCode(s.cordon()); code != exitDeviceFailed {
+		t.Errorf("exit code %d", code)
+	}
 	for _, want := range []string{"cuda:0", "with self-test", "13:00:00", s.file} {
 		if !strings.Contains(s.cordon().Error(), want) {
 			t.Errorf("%v does not say %q", s.cordon(), want)

@@ -60,6 +60,7 @@ func serve(t *testing.T, dir string, flags ...string) (*exec.Cmd, *api.Client) {
 
 // TestSIGTERMInTheMiddleOfAJob sends the signal that every supervisor sends, then starts the server again.
 func TestSIGTERMInTheMiddleOfAJob(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	process, client := serve(t, dir, "--drain-timeout", "0")
 	long := submit(t, client, "long", minute(t))

@@ -25,6 +25,7 @@ type Timing struct {
 	Stall     time.Duration // an attempt without a sign of life for so long hangs
 	Grace     time.Duration // between an attempt's run limit, after which it is told to stop, and its worker's end; and once more until the sweeper ends it
 	RunFloor  time.Duration // the smallest run limit
+	Opening   time.Duration // of a device, weights included; it gives no signs of life
 	Term      time.Duration // of a leader
 	Keeping   aviary.HousekeepingSchedule
 	Queue     queue.Config // but for Drain, which is a setting, and Grace, which is twice the one above
@@ -38,6 +39,7 @@ func DefaultTiming() Timing {
 		Stall:     90 * time.Second,
 		Grace:     30 * time.Second,
 		RunFloor:  time.Minute,
+		Opening:   10 * time.Minute, // gigabytes from a slow disk
 		Term:      queue.DefaultTerm,
 		Queue:     queue.DefaultConfig(),
 	}

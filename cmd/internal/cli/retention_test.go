@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -19,14 +21,14 @@ import (
 // hasty is a program that keeps house all the time.
 var hasty = cli.Program{Backends: backends, Timing: cli.Timing{Keeping: aviary.HousekeepingSchedule{Every: 20 * time.Millisecond}}}
 
-// blobsOf lists the blobs in a data directory, those that are still uploaded left out.
+// blobsOf lists the blobs in a data directory, those that are still uploaded and the marker left out.
 func blobsOf(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(dir, "blobs"), func(file string, d fs.DirEntry, err error) error {
 		if os.IsNotExist(err) {
 			return nil // deleted meanwhile
 		}
-		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(file)) != "staging" {
+		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(file)) != "staging" && d.Name() != aviary.SystemBlob {
 			list = append(list, file)
 		}
 		return err
@@ -39,6 +41,7 @@ func blobsOf(t *testing.T, dir string) (list []string) {
 
 // TestRetention goes through the life of what a job leaves: audio and transcript; the transcript; nothing.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first, client := startProgram(t, program, dir, nil)
 	done := submit(t, client, "done", clip(t))
@@ -93,8 +96,10 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestALostDatabaseIsLoud: recordings beside a database that has never had a job are reported, and stay where they are.
+// TestALostDatabaseIsLoud: beside the recordings of another database nothing starts. When their marker was deleted on purpose they are reported, and stay where
+// they are.
 func TestALostDatabaseIsLoud(t *testing.T) {
+	t.Parallel()
 	const loud = "was the database deleted"
 	dir := t.TempDir()
 	open := func() string {
@@ -128,6 +133,19 @@ func TestALostDatabaseIsLoud(t *testing.T) {
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
+	}
+	s := cli.DefaultSettings()
+	s.DataDir, s.Listen, s.MetricsListen = dir, "127.0.0.1:0", ""
+	system, err := hasty.Start(t.Context(), cli.RoleAll, s, slog.New(slog.DiscardHandler))
+	if err == nil {
+		stop(t, system)
+	}
+	_, marker, told := strings.Cut(fmt.Sprint(err), "delete the file ")
+	if !errors.Is(err, aviary.ErrStorageAway) || !told {
+		t.Fatalf("beside another database's recordings: %v", err)
+	}
+	if err := os.Remove(marker); err != nil {
+		t.Fatal(err)
 	}
 	before := len(blobsOf(t, dir))
 	if log := open(); strings.Count(log, loud) != 1 {

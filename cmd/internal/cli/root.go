@@ -9,7 +9,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -39,20 +42,62 @@ type errSignal struct{ signal os.Signal }
 
 func (e errSignal) Error() string { return e.signal.String() }
 
-// withSignals ends the context on the first SIGINT or SIGTERM; a second one kills the process as usual.
+// signals is what withSignals hangs on its context.
+type signals struct {
+	patient atomic.Bool   // the second signal is not the last one
+	second  chan struct{} // closed by the second one
+}
+
+type signalsKey struct{}
+
+// withSignals ends the context on the first SIGINT or SIGTERM. A second one kills the process as usual, but for those who have called awaitSecondSignal: they hear
+// of it, and the third one kills.
 func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
-	arrived := make(chan os.Signal, 1)
+	s := &signals{second: make(chan struct{})}
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, signalsKey{}, s))
+	arrived := make(chan os.Signal, 2)
+	done := make(chan struct{})
 	signal.Notify(arrived, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		select {
-		case s := <-arrived:
+		case first := <-arrived:
+			if !s.patient.Load() {
+				signal.Stop(arrived)
+			}
+			cancel(errSignal{first})
+		case <-done:
+			return
+		}
+		select {
+		case <-arrived:
 			signal.Stop(arrived)
-			cancel(errSignal{s})
-		case <-ctx.Done():
+			close(s.second)
+		case <-done:
 		}
 	}()
-	return ctx, func() { signal.Stop(arrived); cancel(nil) }
+	return ctx, sync.OnceFunc(func() { signal.Stop(arrived); close(done); cancel(nil) })
+}
+
+// awaitSecondSignal keeps a second signal from killing the process: it ends the contexts of stopContext.
+func awaitSecondSignal(ctx context.Context) {
+	if s, ok := ctx.Value(signalsKey{}).(*signals); ok {
+		s.patient.Store(true)
+	}
+}
+
+// stopContext is for what is still to be done when ctx has ended: it lives for at most so long, and until the second signal.
+func stopContext(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	if s, ok := ctx.Value(signalsKey{}).(*signals); ok {
+		go func() {
+			select {
+			case <-s.second:
+				cancel()
+			case <-stopping.Done():
+			}
+		}()
+	}
+	return stopping, cancel
 }
 
 // app is what all commands share.

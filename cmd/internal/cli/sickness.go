@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A device that failed so often in so long is cordoned: it costs each job an attempt that it gets, and somebody should look at it.
+// A device that failed or hung with so many jobs in so long is cordoned: it costs each job an attempt that it gets, and somebody should look at it.
 const (
 	cordonAfter  = 3
 	cordonWithin = time.Hour
@@ -52,8 +52,8 @@ func (s sickness) recent() ([]failedAt, error) {
 	return slices.DeleteFunc(list, func(f failedAt) bool { return now.Sub(f.At) >= cordonWithin || f.At.After(now) }), nil
 }
 
-// add remembers a failure. A job counts once: one that brings down each device that it comes to is a poison, which is quarantined, and no reason to do without the
-// device.
+// add remembers a failure or a hang. A job counts once: one that brings down each device that it comes to is a poison, which is quarantined, and no reason to do
+// without the device. Nobody can tell three poisons within an hour from a device that fails with whatever it gets: those cordon it, for the rest of the hour.
 func (s sickness) add(job string, cause error) error {
 	list, err := s.recent()
 	if err != nil {
@@ -73,14 +73,18 @@ func (s sickness) add(job string, cause error) error {
 	return os.Rename(next, s.file)
 }
 
-// cordon is nil, or the error that says why the device is not used, and until when.
+// cordon is nil, or the error that says why the device is not used, and until when. An error without exitDeviceFailed is not the device's: its file cannot be read.
 func (s sickness) cordon() error {
 	list, err := s.recent()
-	if err != nil || len(list) < cordonAfter {
-		return err
+	if err != nil {
+		return fmt.Errorf("what is remembered of the failures of device %s: %w", s.device, err)
+	}
+	if len(list) < cordonAfter {
+		return nil
 	}
 	slices.SortFunc(list, func(a, b failedAt) int { return a.At.Compare(b.At) })
 	until := list[len(list)-cordonAfter].At.Add(cordonWithin)
-	return fmt.Errorf("device %s failed %d times within %v, the last time with %q: it is not used until %s, or until somebody has looked at it and deletes %s",
-		s.device, len(list), cordonWithin, list[len(list)-1].Err, until.Format(time.RFC3339), s.file)
+	return &exitError{exitDeviceFailed, fmt.Errorf(
+		"device %s failed %d times within %v, the last time with %q: it is not used until %s, or until somebody has looked at it and deletes %s",
+		s.device, len(list), cordonWithin, list[len(list)-1].Err, until.Format(time.RFC3339), s.file)}
 }

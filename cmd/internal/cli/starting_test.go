@@ -19,6 +19,7 @@ import (
 
 // While a device is waited for, the server is alive and not ready, and what is submitted all the same is kept.
 func TestAServerThatWaitsForItsDeviceIsNotReady(t *testing.T) {
+	t.Parallel()
 	ready := make(chan struct{})
 	late := cli.Program{Backends: []cli.Backend{{
 		Name:    "cpu",

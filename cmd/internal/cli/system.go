@@ -52,7 +52,7 @@ type System struct {
 	role     Role
 
 	store      aviary.Store
-	blobs      aviary.Blobs
+	blobs      *aviary.BoundBlobs
 	prober     *probe.Prober
 	conn       *queue.Conn
 	leader     *queue.Leader
@@ -91,7 +91,7 @@ func (p Program) Start(ctx context.Context, role Role, settings Settings, log *s
 	s := &System{log: log, settings: settings, timing: p.Timing.withDefaults(), role: role, failed: make(chan error, 3), name: workerName()}
 	defer func() {
 		if err != nil {
-			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry)
+			stopping, cancel := stopContext(ctx, hurry)
 			defer cancel()
 			err = errors.Join(err, s.Stop(stopping))
 		}
@@ -138,8 +138,10 @@ func (s *System) openData(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", dir, err)
 	}
-	if s.node, err = nodeID(ctx, dir); err != nil {
-		return err
+	if s.role != RoleAPI { // it has no devices, and may be on another host than the workers that share the directory
+		if s.node, err = nodeID(ctx, dir, s.log); err != nil {
+			return err
+		}
 	}
 	url := s.settings.DatabaseURL
 	if url == "" {
@@ -152,7 +154,11 @@ func (s *System) openData(ctx context.Context) error {
 	if url == "" {
 		url = "file:" + filepath.Join(dir, "blobs")
 	}
-	if s.blobs, err = store.OpenBlobs(ctx, url); err != nil {
+	blobs, err := store.OpenBlobs(ctx, url)
+	if err != nil {
+		return fmt.Errorf("AVIARY_BLOB_URL: %w", err)
+	}
+	if s.blobs, err = aviary.BindBlobs(ctx, blobs, s.store); err != nil {
 		return fmt.Errorf("AVIARY_BLOB_URL: %w", err)
 	}
 	return s.warnOfOrphans(ctx)
@@ -163,6 +169,13 @@ func (s *System) openQueue(ctx context.Context) error {
 	if s.settings.RedisURL == "" {
 		s.conn = queue.Embedded(s.log)
 	} else if s.conn, err = queue.Dial(ctx, s.settings.RedisURL, s.log); err != nil {
+		return fmt.Errorf("AVIARY_REDIS_URL: %w", err)
+	}
+	id, err := s.store.SystemID(ctx)
+	if err != nil {
+		return fmt.Errorf("AVIARY_DATABASE_URL: %w", err)
+	}
+	if err := s.conn.Own(ctx, id); err != nil {
 		return fmt.Errorf("AVIARY_REDIS_URL: %w", err)
 	}
 	cfg := s.queueConfig()
@@ -222,7 +235,7 @@ func (s *System) openAPI() error {
 	return nil
 }
 
-// ready says whether a request can be served: the store answers. Redis may be away: jobs are accepted all the same.
+// ready says whether a request can be served, or a job run: the store answers, and the recordings are there. Redis may be away: jobs are accepted all the same.
 func (s *System) ready(ctx context.Context) error {
 	if !s.started.Load() {
 		return fmt.Errorf("%w: the worker is not ready", api.ErrStarting)
@@ -231,6 +244,10 @@ func (s *System) ready(ctx context.Context) error {
 	if err != nil {
 		s.log.Error("the store does not answer", "err", err)
 		return errors.New("the store does not answer")
+	}
+	if err := s.blobs.Check(ctx); err != nil {
+		s.log.Error("the storage of recordings is not there: nothing is accepted, and no job is taken", "err", err)
+		return errors.New("the storage of recordings is not there")
 	}
 	return nil
 }
@@ -260,10 +277,6 @@ const sweepEvery = 10 * time.Minute
 
 // sweepBlobs removes such things, where the kind of blobs has any.
 func (s *System) sweepBlobs(ctx context.Context) {
-	blobs, ok := s.blobs.(interface{ Sweep(context.Context) error })
-	if !ok {
-		return
-	}
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for {
@@ -272,7 +285,7 @@ func (s *System) sweepBlobs(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := blobs.Sweep(ctx); err != nil && ctx.Err() == nil {
+		if err := s.blobs.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("the staging folder was not swept", "err", err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -67,15 +68,17 @@ func (s *System) leaderName() string {
 }
 
 // takeOver ends what earlier processes of this node left open on a device: its lock is ours, so that they are dead. If the store does not answer now, their leases
-// run out.
+// run out. That is what happens, too, where locks do not keep anybody out.
 func (s *System) takeOver(ctx context.Context, device string) {
+	if !locksHold {
+		return
+	}
 	left, err := s.store.TakeOver(ctx, aviary.Claim{Worker: s.name, Node: s.node, Device: device, Lease: s.timing.Lease})
 	if err != nil {
 		s.log.Warn("the device's earlier attempts were not ended; their leases will run out", "device", device, "err", err)
 	}
 	for _, r := range left {
 		s.log.Warn("took over from a worker that is gone", "job", r.JobID, "attempt", r.Attempt, "device", device, "worker", r.Worker, "state", r.State)
-		s.metrics.JobsLost(1)
 		if r.State == aviary.StateFailed {
 			s.metrics.JobsQuarantined(1)
 		}
@@ -85,9 +88,32 @@ func (s *System) takeOver(ctx context.Context, device string) {
 	}
 }
 
-// hung ends the process at once: a call that hangs cannot be ended in any other way, and everything that is worth keeping is in the store.
-func (s *System) hung(device string) {
-	s.log.Error("the device hangs; the process ends, which alone frees it", "device", device, "code", exitHung)
+// hungFor is how long a process that has to end waits for what it may have to leave behind.
+const hungFor = 5 * time.Second
+
+// hung ends the process: a call that hangs cannot be ended in any other way. Its own job's end is in the store; the jobs of the other devices go back, uncharged.
+func (s *System) hung(h aviary.Hang) {
+	s.log.Error("the attempt hangs; the process ends, which alone frees its device", "device", h.Device, "job", h.JobID, "why", h.Why, "code", exitHung)
+	s.exitHung(func() {
+		if h.InDevice {
+			s.remember(h.Device, h.JobID, h.Why)
+		}
+	}, func(ctx context.Context) { s.worker.GiveBack(ctx, h.Device) })
+}
+
+// exitHung ends the process when last, which may hang as well, is done, or is late. note is tried at the same time: its file may be where nothing answers.
+func (s *System) exitHung(note func(), last func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.Background(), hungFor)
+	done := make(chan struct{}, 2)
+	go func() { note(); done <- struct{}{} }()
+	go func() { last(ctx); done <- struct{}{} }()
+	for range cap(done) {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+	cancel()
 	os.Exit(exitHung)
 }
 
@@ -151,7 +177,7 @@ func (s *System) openDevices(ctx context.Context, backends []Backend) (err error
 	var unfit []error
 	for i, c := range chosen {
 		sick := newSickness(s.settings.DataDir, c.name)
-		d, err := s.openDevice(ctx, c.name, sick, func() (gpu.Engine, error) { return c.engine(ctx, s.settings, model) })
+		d, err := s.openDevice(ctx, c.name, sick, func(ctx context.Context) (gpu.Engine, error) { return c.engine(ctx, s.settings, model) })
 		var bad *exitError
 		switch {
 		case errors.As(err, &bad) && bad.code == exitDeviceFailed:
@@ -171,32 +197,57 @@ func (s *System) openDevices(ctx context.Context, backends []Backend) (err error
 	return nil
 }
 
-// openDevice opens a device and tests it. The caller has its lock.
-func (s *System) openDevice(ctx context.Context, name string, sick sickness, build func() (gpu.Engine, error)) (*gpu.Device, error) {
+// openDevice opens a device and tests it. The caller has its lock. An error with exitDeviceFailed is the device's, and any other is nobody's or of the model, with
+// which no device would do better.
+func (s *System) openDevice(ctx context.Context, name string, sick sickness, build func(context.Context) (gpu.Engine, error)) (*gpu.Device, error) {
 	if err := sick.cordon(); err != nil {
-		return nil, &exitError{exitDeviceFailed, err}
-	}
-	d, err := gpu.Open(name, build)
-	if err != nil {
 		return nil, err
 	}
-	run, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var tested error
-	_, hangs := aviary.Watchdog{Stall: s.timing.Stall}.Do(run, stop, func(ctx context.Context, _ func()) { tested = d.SelfTest(ctx) })
-	if hangs != nil {
-		s.log.Error("the device's self-test hangs", "device", name, "why", hangs)
-		sick.note(s.log, selfTest, hangs)
-		s.hung(name)
+	var d *gpu.Device
+	opening := aviary.Watchdog{Limit: s.timing.Opening, Grace: s.timing.Grace} // drivers give no signs of life
+	err := s.guard(ctx, name, sick, opening, func(ctx context.Context) (err error) {
+		d, err = gpu.Open(name, func() (gpu.Engine, error) { return build(ctx) })
+		return err
+	})
+	if err != nil {
+		return nil, s.blame(ctx, sick, err)
 	}
-	if tested == nil {
+	if err = s.guard(ctx, name, sick, aviary.Watchdog{Stall: s.timing.Stall}, d.SelfTest); err == nil {
 		return d, nil
 	}
-	if ctx.Err() == nil {
-		sick.note(s.log, selfTest, tested)
-		tested = &exitError{exitDeviceFailed, tested}
+	err = aviary.WrapError(aviary.CodeDeviceFailed, "device.test", err, "The device failed its test.")
+	return nil, errors.Join(s.blame(ctx, sick, err), d.Close())
+}
+
+// guard makes a call of a device that has no job yet. If the call hangs, the process ends.
+func (s *System) guard(ctx context.Context, name string, sick sickness, w aviary.Watchdog, call func(context.Context) error) (err error) {
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	_, hangs := w.Do(run, stop, func(ctx context.Context, _ func()) { err = call(ctx) })
+	if hangs != nil {
+		s.log.Error("the device hangs before its first job; the process ends, which alone frees it", "device", name, "why", hangs, "code", exitHung)
+		s.exitHung(func() { sick.note(s.log, selfTest, hangs) }, func(context.Context) {}) //nolint:contextcheck // it outlives ctx, by a bound of its own
 	}
-	return nil, errors.Join(tested, d.Close())
+	if cause := context.Cause(run); err != nil && errors.Is(cause, aviary.ErrOverdue) {
+		return aviary.WrapError(aviary.CodeDeviceFailed, "device.open", errors.Join(cause, err), "The device does not get ready.")
+	}
+	return err
+}
+
+// blame tells errors of a device from others, and remembers that it failed. One with too little memory is not used, and has not failed: somebody else may use it,
+// or the model is too large.
+func (s *System) blame(ctx context.Context, sick sickness, err error) error {
+	if ctx.Err() != nil {
+		return err // told to stop
+	}
+	code := aviary.CodeOf(err)
+	if code == aviary.CodeDeviceFailed {
+		sick.note(s.log, selfTest, err)
+	}
+	if code == aviary.CodeDeviceFailed || code == aviary.CodeDeviceOutOfMemory {
+		return &exitError{exitDeviceFailed, err}
+	}
+	return err
 }
 
 // note is add for those who can do nothing about its error.

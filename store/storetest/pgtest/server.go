@@ -143,20 +143,58 @@ func (s *Server) Crash() error {
 	if s.process == nil {
 		return nil
 	}
-	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.SplitN(string(text), "\n", 2)[0])
+	pid, err := s.pid()
 	if err != nil {
 		return err
 	}
 	if err := syscall.Kill(pid, syscall.SIGQUIT); err != nil {
 		return fmt.Errorf("stop the server: %w", err)
 	}
+	if err := s.signal(syscall.SIGCONT); err != nil { // a frozen one would not end
+		return err
+	}
 	_ = s.process.Wait() // it did not end well, as it should
 	s.process = nil
 	return s.alive.Close()
+}
+
+// Freeze stops all processes of the server, as a paused virtual machine is stopped: connections stay open, and nothing is answered.
+func (s *Server) Freeze() error { return s.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() error { return s.signal(syscall.SIGCONT) }
+
+func (s *Server) pid() (int, error) {
+	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.SplitN(string(text), "\n", 2)[0])
+}
+
+// signal reaches the server's main process first, so that it starts no others meanwhile, and then those that it started.
+func (s *Server) signal(sig syscall.Signal) error {
+	pid, err := s.pid()
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, sig); err != nil {
+		return fmt.Errorf("signal the server: %w", err)
+	}
+	out, err := exec.CommandContext(context.Background(), "ps", "-A", "-o", "pid=,ppid=").Output()
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		var child, parent int
+		if _, err := fmt.Sscan(line, &child, &parent); err != nil || parent != pid {
+			continue
+		}
+		if err := syscall.Kill(child, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("signal a process of the server: %w", err)
+		}
+	}
+	return nil
 }
 
 // binaries is the folder of initdb and postgres, of the newest version.

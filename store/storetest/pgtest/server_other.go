@@ -27,3 +27,9 @@ func (*Server) Start() error { return errNoServer }
 
 // Crash fails.
 func (*Server) Crash() error { return errNoServer }
+
+// Freeze fails.
+func (*Server) Freeze() error { return errNoServer }
+
+// Thaw fails.
+func (*Server) Thaw() error { return errNoServer }

@@ -19,7 +19,7 @@ var ablations = []struct {
 	},
 	{
 		name: "end of lost attempts", test: "Test20_Freeze/^during_the_other$",
-		without: []replacement{{"queue/sweeper.go", "errors.Join(s.reap(ctx, &did), s.judge(ctx, &did))", "s.judge(ctx, &did)"}},
+		without: []replacement{{"queue/sweeper.go", "errors.Join(errStore, s.reap(ctx, &did), s.judge(ctx, &did))", "errors.Join(errStore, s.judge(ctx, &did))"}},
 	},
 	{
 		name: "audit of tickets", test: "Test10_TakenUnheard",

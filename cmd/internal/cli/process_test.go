@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -25,6 +26,14 @@ func TestMain(m *testing.M) {
 		os.Exit(cli.Main(os.Args[1:], cli.Standard(), backends))
 	} else if engine != "" {
 		os.Exit(faulty(engine).Main(os.Args[1:], cli.Standard()))
+	}
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen { // most of these tests wait for processes more than they compute
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }

@@ -287,12 +287,14 @@ func Test12_TasksDeleted(t *testing.T) {
 		t.Parallel()
 		f := newFleet(t)
 		base := f.api("api").listens()
+		f.await("the empty Redis is noticed", func() bool { return f.redis.do("EXISTS", "aviary:epoch") == int64(1) })
 		for range 30 {
 			f.submit(base, f.recording(modeOK, 0))
 		}
 		f.await("the window is full", func() bool {
 			out := f.count("SELECT count(*) FROM jobs WHERE dispatched_at IS NOT NULL")
-			return out >= 8 && len(f.redis.keys("asynq:{interactive}:t:*")) == out
+			// More, where the first sweep of the new Redis came after the first ticket: its task is void, and stays until it is taken.
+			return out >= 8 && len(f.redis.keys("asynq:{interactive}:t:*")) >= out
 		})
 		for i, key := range f.redis.keys("asynq:{interactive}:t:*") {
 			if i%2 == 0 {
